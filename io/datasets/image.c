@@ -50,26 +50,21 @@ const char *image_check_size(char *message, size_t length, const ImageFile *file
 typedef Status Decoder(Image *out, const ImageFile *file, const ImageOptions *options,
                        bool header, Diag *diag);
 
-static Status decode(Image *out, const char *path, const ImageOptions *options,
+/* Decodes the bytes of a file, without converting them. */
+static Status decode(Image *out, const ImageFile *file, const ImageOptions *options,
                      bool header, Diag *diag) {
     static const uint8_t PNG[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     static const uint8_t JPEG[] = {0xff, 0xd8, 0xff};
     Decoder *decoder = NULL;
-    Buf *map;
     *out = (Image){0};
-    TRY(file_map(&map, path, diag));
-    const ImageFile file = {path, buf_data(map), buf_bytes(map)};
-    if (file.bytes >= sizeof PNG && memcmp(file.data, PNG, sizeof PNG) == 0)
+    if (file->bytes >= sizeof PNG && memcmp(file->data, PNG, sizeof PNG) == 0)
         decoder = png_decode;
-    if (file.bytes >= sizeof JPEG && memcmp(file.data, JPEG, sizeof JPEG) == 0)
+    if (file->bytes >= sizeof JPEG && memcmp(file->data, JPEG, sizeof JPEG) == 0)
         decoder = jpeg_decode;
-    Status status =
-        decoder ? decoder(out, &file, options, header, diag)
-                : diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-                            file.bytes == 0 ? "expected an image, found an empty file"
-                                            : "expected a PNG or JPEG image");
-    buf_release(map);
-    return status;
+    if (decoder) return decoder(out, file, options, header, diag);
+    return diag_fail(diag, STATUS_FORMAT, LOC_FILE(file->path), NULL,
+                     file->bytes == 0 ? "expected an image, found an empty file"
+                                      : "expected a PNG or JPEG image");
 }
 
 Status image_convert(Image *image, int color, Diag *diag) {
@@ -94,14 +89,31 @@ Status image_convert(Image *image, int color, Diag *diag) {
     return STATUS_OK;
 }
 
+Status image_decode(Image *out, const char *name, const void *data, size_t bytes,
+                    const ImageOptions *options, bool header, Diag *diag) {
+    const ImageFile file = {name, data, bytes};
+    TRY(decode(out, &file, options, header, diag));
+    if (!header) return image_convert(out, options->color, diag);
+    out->channels = options->color == IMAGE_GRAY ? 1 : 3;
+    return STATUS_OK;
+}
+
+static Status decode_file(Image *out, const char *path, const ImageOptions *options,
+                          bool header, Diag *diag) {
+    Buf *map;
+    *out = (Image){0};
+    TRY(file_map(&map, path, diag));
+    Status status =
+        image_decode(out, path, buf_data(map), buf_bytes(map), options, header, diag);
+    buf_release(map);
+    return status;
+}
+
 Status image_read(Image *out, const char *path, const ImageOptions *options, Diag *diag) {
-    TRY(decode(out, path, options, false, diag));
-    return image_convert(out, options->color, diag);
+    return decode_file(out, path, options, false, diag);
 }
 
 Status image_measure(Image *out, const char *path, const ImageOptions *options,
                      Diag *diag) {
-    TRY(decode(out, path, options, true, diag));
-    out->channels = options->color == IMAGE_GRAY ? 1 : 3;
-    return STATUS_OK;
+    return decode_file(out, path, options, true, diag);
 }

@@ -13,6 +13,8 @@
 
 #include "ir/status.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Largest side of an image, and pixels of one that a folder of images may hold. */
@@ -48,6 +50,11 @@ Status image_create(Image *out, int64_t rows, int64_t cols, int64_t channels, Di
 /* Decodes a file, whose kind is told by its first bytes. Fails with STATUS_IO, with
  * STATUS_FORMAT naming the file, with STATUS_MEMORY. */
 Status image_read(Image *out, const char *path, const ImageOptions *options, Diag *diag);
+
+/* The same of bytes in memory, which messages call `name`; with `header` what
+ * image_measure reads. Fails with STATUS_FORMAT, STATUS_MEMORY. */
+Status image_decode(Image *out, const char *name, const void *data, size_t bytes,
+                    const ImageOptions *options, bool header, Diag *diag);
 
 /* Converts the pixels in place, which may move them. On failure the image is freed. Fails
  * with STATUS_MEMORY. */

@@ -1,23 +1,25 @@
-/* Folders of images: a sub-folder for each class, image files in it.
+/* Images in folders, a sub-folder for each class, or in tar shards.
  *
  * Classes are numbered in the order of their names' bytes, unless names are given. Files
  * stand in a fixed random order, so that `offset` and `limit` choose among all classes.
  */
 #include "io/datasets/class_names.h"
 #include "io/datasets/image_set.h"
+#include "io/datasets/image_shards.h"
+#include "io/datasets/tar.h"
 #include "io/files/file.h"
 #include "io/files/folder.h"
 #include "ir/random.h"
 #include "ir/text.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 typedef struct ImagesOptions {
     ImageKeys keys; /* first: see IMAGE_FIELDS */
-    const char *path, *config;
+    const char *path, *config, *shards;
     StringList labels;
     int on_error; /* ERROR_ */
 } ImagesOptions;
@@ -48,19 +50,14 @@ static void names_add(Names *names, const char *name) {
     names->items[names->count++] = name;
 }
 
-static bool is_image(const char *name) {
-    const char *dot = strrchr(name, '.');
-    return dot && (strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".jpg") == 0 ||
-                   strcasecmp(dot, ".jpeg") == 0);
-}
-
 /* ---- classes ---- */
 
-static Status classes_given(ImageFolder *f, const ImagesOptions *options, Diag *diag) {
-    f->classes = options->labels;
-    if (f->classes.count > 0 || !options->config) return STATUS_OK;
-    TRY(class_names_read(&f->classes, options->config, f->arena, diag));
-    if (f->classes.count > 0) return STATUS_OK;
+static Status classes_given(StringList *classes, Arena *arena,
+                            const ImagesOptions *options, Diag *diag) {
+    *classes = options->labels;
+    if (classes->count > 0 || !options->config) return STATUS_OK;
+    TRY(class_names_read(classes, options->config, arena, diag));
+    if (classes->count > 0) return STATUS_OK;
     Status status = diag_fail(
         diag, STATUS_FORMAT, LOC_FILE(options->config), "id2label",
         "expected names of the classes, found none (LABEL_0 and the like are none)");
@@ -84,8 +81,8 @@ static Status add_class(ImageFolder *f, const char *path, const char *name, Diag
     }
     TRY(folder_names(&names, &count, f->arena, folder, diag));
     for (int64_t i = 0; i < count; i++) {
-        f->others += !is_image(names[i]);
-        if (!is_image(names[i])) continue;
+        f->others += !image_is_named(names[i]);
+        if (!image_is_named(names[i])) continue;
         names_add(&f->files, path_join(f->arena, folder, names[i]));
     }
     if (f->files.count == before)
@@ -94,6 +91,11 @@ static Status add_class(ImageFolder *f, const char *path, const char *name, Diag
     f->labels = memory_grow(f->labels, (size_t)f->files.count, sizeof *f->labels);
     for (int64_t i = before; i < f->files.count; i++) f->labels[i] = (int32_t)label;
     return STATUS_OK;
+}
+
+static void warn_others(const char *path, int64_t count, Diag *diag) {
+    diag_warn(diag, LOC_FILE(path), NULL,
+              "%" PRId64 " files that are not PNG or JPEG by name are left out", count);
 }
 
 static Status add_classes(ImageFolder *f, const char **found, int64_t count,
@@ -109,10 +111,7 @@ static Status add_classes(ImageFolder *f, const char **found, int64_t count,
     if (count < f->classes.count)
         diag_warn(diag, LOC_FILE(path), NULL, "%d of %d classes have no folder",
                   f->classes.count - (int)count, f->classes.count);
-    if (f->others > 0)
-        diag_warn(diag, LOC_FILE(path), NULL,
-                  "%" PRId64 " files that are not PNG or JPEG by name are left out",
-                  f->others);
+    if (f->others > 0) warn_others(path, f->others, diag);
     return STATUS_OK;
 }
 
@@ -137,7 +136,6 @@ static void shuffle(ImageFolder *f) {
 static Status read_folder(ImageFolder *f, const ImagesOptions *options, Diag *diag) {
     const char **found;
     int64_t count, folders = 0;
-    TRY(classes_given(f, options, diag));
     TRY(folder_names(&found, &count, f->arena, options->path, diag));
     for (int64_t i = 0; i < count; i++)
         if (path_is_folder(path_join(f->arena, options->path, found[i])))
@@ -166,12 +164,12 @@ static void folder_destroy(void *self) {
     arena_destroy(f->arena);
 }
 
-static Status images_open(Batches **out, const void *opaque, Loc at, Diag *diag) {
-    const ImagesOptions *options = opaque;
-    Arena *arena = arena_create();
+static Status open_folder(Batches **out, Arena *arena, const ImagesOptions *options,
+                          Loc at, Diag *diag) {
     ImageFolder *f = ARENA_NEW(arena, ImageFolder);
     f->arena = arena;
-    Status status = read_folder(f, options, diag);
+    Status status = classes_given(&f->classes, arena, options, diag);
+    if (status == STATUS_OK) status = read_folder(f, options, diag);
     if (status != STATUS_OK) {
         folder_destroy(f);
         return status;
@@ -188,6 +186,114 @@ static Status images_open(Batches **out, const void *opaque, Loc at, Diag *diag)
     return image_set_open(out, &source, &options->keys, options->path, at, diag);
 }
 
+/* ---- shards ---- */
+
+/* Archives and the order in which their images stand; the source's self. */
+typedef struct ShardFolder {
+    Arena *arena; /* holds this struct */
+    ImageShards shards;
+    int64_t *order;
+    int32_t *labels;
+    StringList classes;
+} ShardFolder;
+
+/* The archives that `path` names: itself, or those in the folder. None where the folder's
+ * sub-folders are meant. */
+static Status find_shards(StringList *out, Arena *arena, const ImagesOptions *options,
+                          Diag *diag) {
+    const char *path = options->path, *pattern = options->shards;
+    const char **names;
+    int64_t count;
+    int folders = 0;
+    *out = (StringList){ARENA_ARRAY(arena, const char *, 1), 1};
+    out->items[0] = path;
+    if (path_is_file(path)) return STATUS_OK;
+    TRY(folder_names(&names, &count, arena, path, diag));
+    *out = (StringList){ARENA_ARRAY(arena, const char *, (size_t)count + 1), 0};
+    for (int64_t i = 0; i < count; i++) {
+        const char *whole = path_join(arena, path, names[i]);
+        const bool is_folder = path_is_folder(whole);
+        folders += is_folder;
+        if (pattern ? !is_folder && fnmatch(pattern, names[i], 0) == 0
+                    : !is_folder && (tar_is_named(names[i]) || tar_is_packed(names[i])))
+            out->items[out->count++] = whole;
+    }
+    if (pattern && out->count == 0)
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                         "expected files whose names match '%.64s', found none", pattern);
+    if (!pattern && folders > 0) out->count = 0;
+    return STATUS_OK;
+}
+
+static Status shards_load(void *self, int64_t i, const ImageOptions *options, bool header,
+                          Image *out, Diag *diag) {
+    const ShardFolder *f = self;
+    return image_shards_load(&f->shards, f->order[i], options, header, out, diag);
+}
+
+static const char *shards_name(void *self, int64_t i) {
+    const ShardFolder *f = self;
+    return f->shards.images[f->order[i]].name;
+}
+
+static void shards_destroy(void *self) {
+    ShardFolder *f = self;
+    image_shards_close(&f->shards);
+    free(f->order);
+    free(f->labels);
+    arena_destroy(f->arena);
+}
+
+static Status read_shards(ShardFolder *f, const StringList *paths, int64_t *classes,
+                          const ImagesOptions *options, Diag *diag) {
+    TRY(classes_given(&f->classes, f->arena, options, diag));
+    TRY(image_shards_open(&f->shards, f->arena, paths, &f->classes, diag));
+    const size_t count = (size_t)f->shards.count;
+    f->order = memory_alloc(count, sizeof *f->order);
+    f->labels = memory_alloc(count, sizeof *f->labels);
+    random_permutation(random_key_name(0, "images"), f->order, f->shards.count);
+    for (size_t i = 0; i < count; i++) f->labels[i] = f->shards.images[f->order[i]].label;
+    if (f->shards.others > 0) warn_others(options->path, f->shards.others, diag);
+    *classes = f->classes.count;
+    return dataset_classes(classes, f->labels, f->shards.count, 0, options->path, diag);
+}
+
+static Status open_shards(Batches **out, Arena *arena, const StringList *paths,
+                          const ImagesOptions *options, Loc at, Diag *diag) {
+    ShardFolder *f = ARENA_NEW(arena, ShardFolder);
+    int64_t classes = 0;
+    f->arena = arena;
+    Status status = read_shards(f, paths, &classes, options, diag);
+    if (status != STATUS_OK) {
+        shards_destroy(f);
+        return status;
+    }
+    const ImageSource source = {.self = f,
+                                .count = f->shards.count,
+                                .classes = classes,
+                                .labels = f->labels,
+                                .class_names =
+                                    f->classes.count > 0 ? f->classes.items : NULL,
+                                .skip_damaged = options->on_error == ERROR_SKIP,
+                                .load = shards_load,
+                                .name = shards_name,
+                                .close = shards_destroy};
+    return image_set_open(out, &source, &options->keys, options->path, at, diag);
+}
+
+static Status images_open(Batches **out, const void *opaque, Loc at, Diag *diag) {
+    const ImagesOptions *options = opaque;
+    Arena *arena = arena_create();
+    StringList shards;
+    Status status = find_shards(&shards, arena, options, diag);
+    if (status != STATUS_OK) {
+        arena_destroy(arena);
+        return status;
+    }
+    return shards.count > 0 ? open_shards(out, arena, &shards, options, at, diag)
+                            : open_folder(out, arena, options, at, diag);
+}
+
 static Status images_check(void *opaque, Arena *arena, Loc at, Diag *diag) {
     ImagesOptions *options = opaque;
     TRY(image_keys_check(&options->keys, arena, at, diag));
@@ -201,7 +307,12 @@ static const Field IMAGES_FIELDS[] = {
      .kind = FIELD_STRING,
      .offset = FIELD_AT(ImagesOptions, path, const char *),
      .required = true,
-     .help = "folder with a sub-folder of PNG and JPEG files for each class"},
+     .help = "folder with a sub-folder of PNG and JPEG files for each class; a tar "
+             "archive of images, or a folder of such"},
+    F_STRING(ImagesOptions, shards,
+             "which archives of the folder, as a pattern: `train-*.tar`; left out: all "
+             "that end in .tar",
+             .nullable = true),
     F_STRINGS(ImagesOptions, labels,
               "names of the classes, in order; left out: those of `config`, or all "
               "sub-folders, sorted"),
@@ -218,7 +329,7 @@ static const ImagesOptions IMAGES_DEFAULTS = {.keys = IMAGE_KEYS_DEFAULTS};
 
 const DataFormat format_images = {
     .name = "images",
-    .summary = "PNG and JPEG files in a folder for each class",
+    .summary = "PNG and JPEG files in a folder for each class, or in tar shards",
     .fields = IMAGES_FIELDS,
     .paths = "path|config|preprocessor",
     .options_size = sizeof(ImagesOptions),
