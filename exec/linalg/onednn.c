@@ -125,10 +125,10 @@ const char *onednn_library(void) {
 /* ---- shapes ---- */
 
 /* A matrix of [rows, columns] whose elements are so far apart; 0 and 0: as the library
- * likes it. */
+ * likes it. What it refuses stays empty, of which there is no product. */
 static dnnl_memory_desc_t describe(dnnl_data_type_t type, int64_t rows, int64_t columns,
                                    int64_t row_step, int64_t column_step) {
-    dnnl_memory_desc_t desc;
+    dnnl_memory_desc_t desc = {0};
     const dnnl_dims_t dims = {rows, columns}, steps = {row_step, column_step};
     if (row_step == 0)
         dnnl_memory_desc_init_by_tag(&desc, 2, dims, type, dnnl_format_tag_any);
@@ -164,22 +164,32 @@ static dnnl_primitive_desc_t describe_product(const Shape *shape,
     return desc;
 }
 
-/* As in memory_alloc. */
-static void require(bool success) {
-    if (success) return;
-    fputs("error: out of memory\n", stderr);
-    exit(1);
-}
-
+/* A memory object; NULL when it cannot be had. */
 static dnnl_memory_t new_memory(const dnnl_memory_desc_t *desc, void *handle) {
     dnnl_memory_t memory = NULL;
-    require(dnnl_memory_create(&memory, desc, library.engine, handle) == dnnl_success);
-    return memory;
+    return dnnl_memory_create(&memory, desc, library.engine, handle) == dnnl_success
+               ? memory
+               : NULL;
 }
 
+static void free_memory(dnnl_memory_t memory) {
+    if (memory) dnnl_memory_destroy(memory);
+}
+
+static void free_run(Run *run) {
+    free_memory(run->x);
+    free_memory(run->weights);
+    free_memory(run->bias);
+    free_memory(run->y);
+    free_memory(run->scratchpad);
+    free(run);
+}
+
+/* A run of a product; NULL when there is no memory for it. */
 static Run *new_run(const Product *product) {
     const_dnnl_primitive_desc_t desc = NULL;
-    require(dnnl_primitive_get_primitive_desc(product->primitive, &desc) == dnnl_success);
+    if (dnnl_primitive_get_primitive_desc(product->primitive, &desc) != dnnl_success)
+        return NULL;
     Run *run = memory_alloc(1, sizeof *run);
     const dnnl_memory_desc_t *const
         x = dnnl_primitive_desc_query_md(desc, dnnl_query_src_md, 0),
@@ -193,18 +203,17 @@ static Run *new_run(const Product *product) {
     if (product->shape.bias) run->bias = new_memory(bias, DNNL_MEMORY_NONE);
     run->y = new_memory(y, DNNL_MEMORY_NONE);
     run->scratchpad = new_memory(scratchpad, DNNL_MEMORY_ALLOCATE);
-    return run;
+    if (run->x && run->weights && run->y && run->scratchpad &&
+        (run->bias || !product->shape.bias))
+        return run;
+    free_run(run);
+    return NULL;
 }
 
 static void free_product(Product *product) {
     for (Run *run = product->idle, *next; run; run = next) {
         next = run->next;
-        dnnl_memory_destroy(run->x);
-        dnnl_memory_destroy(run->weights);
-        if (run->bias) dnnl_memory_destroy(run->bias);
-        dnnl_memory_destroy(run->y);
-        dnnl_memory_destroy(run->scratchpad);
-        free(run);
+        free_run(run);
     }
     dnnl_primitive_destroy(product->primitive);
     free(product);
@@ -228,37 +237,49 @@ static int find_place(void) {
     return oldest;
 }
 
+/* The product of a shape; NULL when it cannot be had. */
 static Product *new_product(const Shape *shape, const OnednnMatrix *matrix) {
     const dnnl_memory_desc_t *layout = NULL;
-    require(dnnl_memory_get_memory_desc(matrix->packed, &layout) == dnnl_success);
-    Product *product = memory_alloc(1, sizeof *product);
-    product->shape = *shape;
+    dnnl_primitive_t primitive = NULL;
+    if (dnnl_memory_get_memory_desc(matrix->packed, &layout) != dnnl_success) return NULL;
     dnnl_primitive_desc_t desc = describe_product(shape, layout);
-    require(desc && dnnl_primitive_create(&product->primitive, desc) == dnnl_success);
+    if (!desc) return NULL;
+    const bool made = dnnl_primitive_create(&primitive, desc) == dnnl_success;
     dnnl_primitive_desc_destroy(desc);
+    if (!made) return NULL;
+    Product *product = memory_alloc(1, sizeof *product);
+    *product = (Product){.shape = *shape, .primitive = primitive};
+    return product;
+}
+
+/* The product of a shape, which is kept where there is a place for it; NULL when it
+ * cannot be had. The lock is held. */
+static Product *find_product(const Shape *shape, const OnednnMatrix *matrix) {
+    for (int i = 0; i < library.count; i++)
+        if (same_shape(&library.products[i]->shape, shape)) return library.products[i];
+    Product *product = new_product(shape, matrix);
+    if (!product) return NULL;
+    const int place = find_place();
+    if (place >= 0) library.products[place] = product;
+    product->used = place >= 0 ? 0 : UINT64_MAX;
     return product;
 }
 
 /* Takes a run of the product of a shape; what it made beyond the places that are kept is
- * kept nowhere, and freed when it is put back. */
+ * kept nowhere, and freed when it is put back. NULL when there is no memory for it. */
 static Run *take_run(Product **out, const Shape *shape, const OnednnMatrix *matrix) {
     pthread_mutex_lock(&library.lock);
-    Product *product = NULL;
-    for (int i = 0; i < library.count && !product; i++)
-        if (same_shape(&library.products[i]->shape, shape)) product = library.products[i];
-    if (!product) {
-        product = new_product(shape, matrix);
-        const int place = find_place();
-        if (place >= 0) library.products[place] = product;
-        product->used = place >= 0 ? 0 : UINT64_MAX;
-    }
-    if (product->used != UINT64_MAX) product->used = ++library.clock;
-    product->busy++;
-    Run *run = product->idle;
+    Product *product = find_product(shape, matrix);
+    Run *run = product ? product->idle : NULL;
     if (run)
         product->idle = run->next;
-    else
+    else if (product)
         run = new_run(product);
+    if (run) {
+        if (product->used != UINT64_MAX) product->used = ++library.clock;
+        product->busy++;
+    } else if (product && product->used == UINT64_MAX)
+        free_product(product);
     pthread_mutex_unlock(&library.lock);
     *out = product;
     return run;
@@ -296,29 +317,45 @@ Status onednn_pack(OnednnMatrix **out, OnednnType type, bool transposed, int64_t
                          "cannot allocate %lld x %lld packed weights", (long long)m,
                          (long long)k);
     }
-    onednn_pack_again(matrix, transposed, weights);
+    const Status status = onednn_pack_again(matrix, transposed, weights, diag);
+    if (status != STATUS_OK) {
+        onednn_free(matrix);
+        return status;
+    }
     *out = matrix;
     return STATUS_OK;
 }
 
-void onednn_pack_again(OnednnMatrix *matrix, bool transposed, const void *weights) {
+/* Copies values into the layout of a matrix; false when there is no memory for it. */
+static bool reorder(dnnl_memory_t from, const dnnl_memory_desc_t *plain,
+                    dnnl_memory_t to) {
+    dnnl_primitive_desc_t desc = NULL;
+    dnnl_primitive_t primitive = NULL;
+    const dnnl_memory_desc_t *layout = NULL;
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    const bool done =
+        dnnl_memory_get_memory_desc(to, &layout) == dnnl_success &&
+        dnnl_reorder_primitive_desc_create(&desc, plain, library.engine, layout,
+                                           library.engine, NULL) == dnnl_success &&
+        dnnl_primitive_create(&primitive, desc) == dnnl_success &&
+        dnnl_primitive_execute(primitive, library.stream, 2, args) == dnnl_success;
+    if (primitive) dnnl_primitive_destroy(primitive);
+    if (desc) dnnl_primitive_desc_destroy(desc);
+    return done;
+}
+
+Status onednn_pack_again(OnednnMatrix *matrix, bool transposed, const void *weights,
+                         Diag *diag) {
     const int64_t m = matrix->m, k = matrix->k;
     const dnnl_memory_desc_t plain = describe(TYPES[matrix->type].weights, k, m,
                                               transposed ? m : 1, transposed ? 1 : k);
     dnnl_memory_t from = new_memory(&plain, (void *)(uintptr_t)weights);
-    dnnl_primitive_desc_t desc = NULL;
-    dnnl_primitive_t reorder = NULL;
-    const dnnl_memory_desc_t *layout = NULL;
     parallel_alone();
-    require(dnnl_memory_get_memory_desc(matrix->packed, &layout) == dnnl_success &&
-            dnnl_reorder_primitive_desc_create(&desc, &plain, library.engine, layout,
-                                               library.engine, NULL) == dnnl_success &&
-            dnnl_primitive_create(&reorder, desc) == dnnl_success);
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, matrix->packed}};
-    require(dnnl_primitive_execute(reorder, library.stream, 2, args) == dnnl_success);
-    dnnl_primitive_destroy(reorder);
-    dnnl_primitive_desc_destroy(desc);
-    dnnl_memory_destroy(from);
+    const bool done = from && reorder(from, &plain, matrix->packed);
+    free_memory(from);
+    if (done) return STATUS_OK;
+    return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
+                     "cannot pack %lld x %lld weights", (long long)m, (long long)k);
 }
 
 void onednn_free(OnednnMatrix *matrix) {
@@ -329,11 +366,12 @@ void onednn_free(OnednnMatrix *matrix) {
 
 size_t onednn_bytes(const OnednnMatrix *matrix) {
     const dnnl_memory_desc_t *layout = NULL;
-    require(dnnl_memory_get_memory_desc(matrix->packed, &layout) == dnnl_success);
-    return dnnl_memory_desc_get_size(layout);
+    return dnnl_memory_get_memory_desc(matrix->packed, &layout) == dnnl_success
+               ? dnnl_memory_desc_get_size(layout)
+               : 0;
 }
 
-void onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
+bool onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
                   const float *bias, void *y) {
     const Shape shape = {.type = matrix->type,
                          .bias = bias != NULL,
@@ -345,6 +383,7 @@ void onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64
     void *weights = NULL;
     parallel_alone();
     Run *run = take_run(&product, &shape, matrix);
+    if (!run) return false;
     dnnl_memory_get_data_handle(matrix->packed, &weights);
     dnnl_memory_set_data_handle(run->x, (void *)(uintptr_t)x);
     dnnl_memory_set_data_handle(run->weights, weights);
@@ -355,14 +394,13 @@ void onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64
                                     {DNNL_ARG_DST, run->y},
                                     {DNNL_ARG_SCRATCHPAD, run->scratchpad},
                                     {DNNL_ARG_BIAS, run->bias}};
-    require(dnnl_primitive_execute(product->primitive, library.stream, bias ? 5 : 4,
-                                   args) == dnnl_success);
+    const bool done = dnnl_primitive_execute(product->primitive, library.stream,
+                                             bias ? 5 : 4, args) == dnnl_success;
     put_run(product, run);
+    return done;
 }
 
 #else
-
-#include <stdlib.h>
 
 bool onednn_has(OnednnType type) {
     (void)type;
@@ -381,8 +419,9 @@ Status onednn_pack(OnednnMatrix **out, OnednnType type, bool transposed, int64_t
 }
 
 /* There is no matrix to call these with. */
-void onednn_pack_again(OnednnMatrix *matrix, bool transposed, const void *weights) {
-    (void)matrix, (void)transposed, (void)weights;
+Status onednn_pack_again(OnednnMatrix *matrix, bool transposed, const void *weights,
+                         Diag *diag) {
+    return onednn_pack(&matrix, ONEDNN_F32, transposed, 0, 0, weights, diag);
 }
 
 void onednn_free(OnednnMatrix *matrix) {
@@ -394,10 +433,10 @@ size_t onednn_bytes(const OnednnMatrix *matrix) {
     return 0;
 }
 
-void onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
+bool onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
                   const float *bias, void *y) {
     (void)matrix, (void)rows, (void)x, (void)ldx, (void)bias, (void)y;
-    abort();
+    return false;
 }
 
 #endif

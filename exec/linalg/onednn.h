@@ -53,8 +53,10 @@ typedef struct OnednnMatrix OnednnMatrix;
 Status onednn_pack(OnednnMatrix **out, OnednnType type, bool transposed, int64_t m,
                    int64_t k, const void *weights, Diag *diag);
 
-/* Packs other weights of the same size, without allocating; not while they are used. */
-void onednn_pack_again(OnednnMatrix *matrix, bool transposed, const void *weights);
+/* Packs other weights of the same size in the same place; not while they are used. Fails
+ * with STATUS_MEMORY. */
+Status onednn_pack_again(OnednnMatrix *matrix, bool transposed, const void *weights,
+                         Diag *diag);
 
 /* NULL is allowed. */
 void onednn_free(OnednnMatrix *matrix);
@@ -63,9 +65,10 @@ void onednn_free(OnednnMatrix *matrix);
 size_t onednn_bytes(const OnednnMatrix *matrix);
 
 /* y[rows, m] = x[rows, k] W^T, and + bias[m], unless NULL, where sums are float. x is of
- * the matrix's type with rows `ldx` elements apart, y float or int32 and dense. Memory
- * for a new shape that cannot be had ends the program, as in memory_alloc. */
-void onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
+ * the matrix's type with rows `ldx` elements apart, y float or int32 and dense.
+ * False where memory for a new shape cannot be had: then the caller multiplies by other
+ * means, and y may hold anything. */
+bool onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
                   const float *bias, void *y);
 
 #endif

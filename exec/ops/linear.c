@@ -216,10 +216,8 @@ static void forward(const Call *call) {
         multiply_packed(call);
         return;
     }
-    if (call->in[1].onednn) {
-        onednn_times(call->in[1].onednn, R, x->data, K, b->data, y);
+    if (call->in[1].onednn && onednn_times(call->in[1].onednn, R, x->data, K, b->data, y))
         return;
-    }
 #endif
     const Tensor *whole = whole_weights(call);
     if (whole) {

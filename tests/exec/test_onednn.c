@@ -10,6 +10,7 @@
 #include "tests/support/check.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,7 @@ static bool skipped(OnednnType type) {
 }
 
 static void test_values(void **state) {
+    Diag *diag = diag_create();
     (void)state;
     static const int64_t shapes[][3] = {
         {1, 5, 7}, {3, 64, 64}, {17, 33, 96}, {64, 100, 65}, {130, 48, 192}};
@@ -114,15 +116,16 @@ static void test_values(void **state) {
             case_open(&c, type, shapes[i][0], shapes[i][1], shapes[i][2]);
             assert_true(onednn_bytes(c.matrix) >= (size_t)(c.M * c.K) * bytes_of(type));
             int32_t *y = malloc((size_t)(c.rows * c.M) * sizeof *y);
-            onednn_times(c.matrix, c.rows, c.x, c.K, NULL, y);
+            assert_true(onednn_times(c.matrix, c.rows, c.x, c.K, NULL, y));
             check(&c, NULL, y);
-            onednn_pack_again(c.matrix, true, c.turned);
-            onednn_times(c.matrix, c.rows, c.x, c.K, type <= ONEDNN_BF16 ? c.bias : NULL,
-                         y);
+            assert_ok(onednn_pack_again(c.matrix, true, c.turned, diag), diag);
+            assert_true(onednn_times(c.matrix, c.rows, c.x, c.K,
+                                     type <= ONEDNN_BF16 ? c.bias : NULL, y));
             check(&c, type <= ONEDNN_BF16 ? c.bias : NULL, y);
             free(y);
             case_close(&c);
         }
+    diag_destroy(diag);
 }
 
 /* Rows that are apart: every second one of twice as wide a matrix. */
@@ -135,7 +138,7 @@ static void test_stride(void **state) {
     float *y = malloc((size_t)(c.rows * c.M) * sizeof *y);
     for (int64_t r = 0; r < c.rows; r++)
         memcpy(wide + r * 2 * c.K, row_of(&c, r), (size_t)c.K * sizeof *wide);
-    onednn_times(c.matrix, c.rows, wide, 2 * c.K, NULL, y);
+    assert_true(onednn_times(c.matrix, c.rows, wide, 2 * c.K, NULL, y));
     check(&c, NULL, y);
     free(wide);
     free(y);
@@ -153,11 +156,11 @@ static void test_rows(void **state) {
             case_open(&c, type, 256, shapes[i][0], shapes[i][1]);
             const size_t row = (size_t)c.M * 4;
             char *all = malloc(256 * row), *some = malloc(256 * row);
-            onednn_times(c.matrix, 256, c.x, c.K, NULL, all);
+            assert_true(onednn_times(c.matrix, 256, c.x, c.K, NULL, all));
             for (size_t n = 0; n < sizeof together / sizeof *together; n++)
                 for (int64_t first = 0; first + together[n] <= 256; first += 128) {
-                    onednn_times(c.matrix, together[n], row_of(&c, first), c.K, NULL,
-                                 some);
+                    assert_true(onednn_times(c.matrix, together[n], row_of(&c, first),
+                                             c.K, NULL, some));
                     if (memcmp(some, all + (size_t)first * row,
                                (size_t)together[n] * row) != 0)
                         fail_msg("%s, %lld x %lld: %lld rows from %lld on differ",
@@ -173,13 +176,16 @@ static void test_rows(void **state) {
 typedef struct Lanes {
     Case *c;
     char **y;
+    atomic_int failed;
 } Lanes;
 
 static void multiply(void *self, int64_t i, int lane) {
     Lanes *lanes = self;
     (void)lane;
     for (int64_t rows = 1; rows <= lanes->c->rows; rows++)
-        onednn_times(lanes->c->matrix, rows, lanes->c->x, lanes->c->K, NULL, lanes->y[i]);
+        if (!onednn_times(lanes->c->matrix, rows, lanes->c->x, lanes->c->K, NULL,
+                          lanes->y[i]))
+            lanes->failed++;
 }
 
 /* Lanes at once, over more shapes than are kept. */
@@ -192,9 +198,10 @@ static void test_lanes(void **state) {
         case_open(&c, type, ONEDNN_SHAPES + 9, 80, 48);
         const size_t bytes = (size_t)(c.rows * c.M) * 4;
         char *y[LANES];
-        Lanes lanes = {&c, y};
+        Lanes lanes = {&c, y, 0};
         for (int i = 0; i < LANES; i++) y[i] = malloc(bytes);
         parallel_for(LANES, LANES, multiply, &lanes);
+        assert_int_equal(lanes.failed, 0);
         for (int i = 0; i < LANES; i++) {
             assert_memory_equal(y[i], y[0], bytes);
             check(&c, NULL, y[i]);
@@ -202,6 +209,21 @@ static void test_lanes(void **state) {
         for (int i = 0; i < LANES; i++) free(y[i]);
         case_close(&c);
     }
+}
+
+/* A shape that the library refuses, as where memory runs out: the caller is told, and
+ * later shapes work. */
+static void test_no_product(void **state) {
+    (void)state;
+    Case c;
+    if (skipped(ONEDNN_F32)) return;
+    case_open(&c, ONEDNN_F32, 3, 40, 32);
+    float *y = malloc((size_t)(c.rows * c.M) * sizeof *y);
+    assert_false(onednn_times(c.matrix, -2, c.x, c.K, NULL, y));
+    assert_true(onednn_times(c.matrix, c.rows, c.x, c.K, NULL, y));
+    check(&c, NULL, y);
+    free(y);
+    case_close(&c);
 }
 
 static void test_refusal(void **state) {
@@ -222,9 +244,9 @@ static void test_refusal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_lanes),
-        cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_values),     cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_rows),       cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_no_product), cmocka_unit_test(test_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
