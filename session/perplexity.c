@@ -251,7 +251,7 @@ static Status measure(Measuring *m, Diag *diag) {
     TRY(user_tokenizer_read(&m->tokenizer, m->options->tokenizer, m->model, m->name,
                             diag));
     TRY(vocabulary_check(m->model, "the model", vocabulary_of(m->tokenizer, m->arena),
-                         "--tokenizer", LOC_NONE, diag));
+                         "tokenizer", LOC_NONE, diag));
     TRY(open_data(m, diag));
     return run_model(m, diag);
 }

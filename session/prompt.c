@@ -15,9 +15,8 @@ Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
     for (size_t i = 0; i < encoding.length; i++) (*tokens)[(*count)++] = encoding.ids[i];
     encoding_free(&encoding);
     if (status != STATUS_OK || *count > 0) return status;
-    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                     "expected --prompt TEXT: the vocabulary has no token that begins a "
-                     "text");
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, "prompt",
+                     "expected text: the vocabulary has no token that begins one");
 }
 
 Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
@@ -31,13 +30,12 @@ Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
         if (rows < most) most = rows;
     }
     if (count + made <= most) return STATUS_OK;
-    Status status = diag_fail(
-        diag, STATUS_MODEL, LOC_NONE, NULL,
-        "--max-tokens: expected at most %lld positions, the model's table, found "
-        "a prompt of %lld tokens and %lld to make",
-        (long long)most, (long long)count, (long long)made);
+    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, "max_tokens",
+                              "expected at most %lld positions, the model's table, found "
+                              "a prompt of %lld tokens and %lld to make",
+                              (long long)most, (long long)count, (long long)made);
     if (count < most)
-        diag_hint(diag, "--max-tokens %lld", (long long)(most - count));
+        diag_hint(diag, "max_tokens of at most %lld", (long long)(most - count));
     else
         diag_hint(diag, "take a shorter prompt");
     return status;
@@ -47,7 +45,7 @@ Status prompt_check_vocabulary(const Model *model, int64_t vocabulary,
                                const Tokenizer *tokenizer, Diag *diag) {
     if (vocabulary >= tokenizer_size(tokenizer))
         return vocabulary_check(model, "the model",
-                                vocabulary_of(tokenizer, model->arena), "--tokenizer",
+                                vocabulary_of(tokenizer, model->arena), "tokenizer",
                                 LOC_NONE, diag);
     return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                      "expected a tokenizer of at most the model's %lld tokens, found %d",

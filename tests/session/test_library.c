@@ -220,12 +220,43 @@ static void test_files(void **state) {
     use_close(&use);
 }
 
+/* A recipe and the file that it writes. */
 static void test_recipe(void **state) {
+    Use use;
+    CompressModel *out, *written;
+    char *report, folder[] = "/tmp/library_XXXXXX", output[64];
+    const char *const sets[] = {"model=../" BERT, "passes=[quantize: {dtype: int8}]",
+                                "data={}", output};
+    const char *const file = output + strlen("output=");
+    (void)state;
+    use_open(&use);
+    assert_non_null(mkdtemp(folder));
+    snprintf(output, sizeof output, "output=%s/small.h5", folder);
+    if (compress_run_recipe(use.context, "recipes/oneshot_bert.yaml", sets, 4, &out,
+                            &report) != COMPRESS_OK)
+        fail_msg("%s", compress_messages(use.context));
+    assert_non_null(strstr(report, "\"status\": \"done\""));
+    const Use made = {use.context, out};
+    char *json = described(&made);
+    assert_non_null(strstr(json, "\"q8\""));
+    assert_int_equal(compress_load(use.context, file, &written), COMPRESS_OK);
+    const Use read = {use.context, written};
+    char *again = described(&read);
+    assert_string_equal(again, json);
+    compress_free_text(json);
+    compress_free_text(again);
+    compress_free_text(report);
+    compress_free_model(out);
+    compress_free_model(written);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(folder), 0);
+    use_close(&use);
+}
+
+static void test_no_recipe(void **state) {
     Use use;
     CompressModel *out;
     char *report;
-    const char *const sets[] = {"model=" BERT, "passes=[quantize: {dtype: int8}]",
-                                "output=null", "data=null"};
     (void)state;
     use_open(&use);
     assert_int_equal(
@@ -233,8 +264,62 @@ static void test_recipe(void **state) {
         COMPRESS_IO);
     assert_null(out);
     assert_null(report);
-    (void)sets;
     use_close(&use);
+}
+
+/* ---- texts ---- */
+
+#define LLAMA "recipes/models/llama_shakespeare.h5"
+#define WORDS "tokenizer: recipes/data/shakespeare/tokenizer.json"
+
+/* What is made is a text of so many tokens, the same again and on other threads, another
+ * one from another seed. */
+static void test_generate(void **state) {
+    static const char first[] = "{" WORDS ", max_tokens: 24, temperature: 0.8, seed: 3}",
+                      other[] = "{" WORDS ", max_tokens: 24, temperature: 0.8, seed: 4}",
+                      longer[] = "{" WORDS ", max_tokens: 48, temperature: 0.8, seed: 3}";
+    CompressModel *model;
+    char *text[4];
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        CompressContext *context;
+        assert_int_equal(compress_open(&context, 1 + i % 2), COMPRESS_OK);
+        assert_int_equal(compress_load(context, LLAMA, &model), COMPRESS_OK);
+        if (compress_generate(context, model, "the king",
+                              i < 2    ? first
+                              : i == 2 ? other
+                                       : longer,
+                              &text[i]) != COMPRESS_OK)
+            fail_msg("%s", compress_messages(context));
+        compress_free_model(model);
+        compress_close(context);
+    }
+    assert_true(strlen(text[0]) > 0);
+    assert_string_equal(text[0], text[1]);
+    assert_string_not_equal(text[0], text[2]);
+    assert_true(strlen(text[3]) > strlen(text[0]));
+    assert_memory_equal(text[0], text[3], strlen(text[0]));
+    for (int i = 0; i < 4; i++) compress_free_text(text[i]);
+}
+
+/* Messages name the keys of the options, not flags of the program. */
+static void test_generate_keys(void **state) {
+    CompressContext *context;
+    CompressModel *model;
+    char *text;
+    (void)state;
+    assert_int_equal(compress_open(&context, 1), COMPRESS_OK);
+    assert_int_equal(compress_load(context, LLAMA, &model), COMPRESS_OK);
+    const Use use = {context, model};
+    assert_int_equal(compress_generate(context, model, "the king", NULL, &text),
+                     COMPRESS_USAGE);
+    assert_said(&use, "error: tokenizer: expected a path");
+    assert_null(text);
+    assert_int_equal(compress_generate(context, model, "", "{" WORDS "}", &text),
+                     COMPRESS_USAGE);
+    assert_said(&use, "error: prompt: expected text");
+    compress_free_model(model);
+    compress_close(context);
 }
 
 static void test_generate_refuses(void **state) {
@@ -262,11 +347,17 @@ static void test_names(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outputs),   cmocka_unit_test(test_wrong_inputs),
-        cmocka_unit_test(test_apply),     cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_cancelled), cmocka_unit_test(test_files),
-        cmocka_unit_test(test_recipe),    cmocka_unit_test(test_generate_refuses),
-        cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_outputs),
+                                       cmocka_unit_test(test_wrong_inputs),
+                                       cmocka_unit_test(test_apply),
+                                       cmocka_unit_test(test_failures),
+                                       cmocka_unit_test(test_cancelled),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_recipe),
+                                       cmocka_unit_test(test_no_recipe),
+                                       cmocka_unit_test(test_generate),
+                                       cmocka_unit_test(test_generate_keys),
+                                       cmocka_unit_test(test_generate_refuses),
+                                       cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
