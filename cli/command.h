@@ -45,7 +45,7 @@ typedef struct Flags {
     const char *annotate_file;
     bool check, force, finite;
     bool untrusted;
-    StringList allow;
+    StringList allow, plugin;
     bool help, version;
 } Flags;
 

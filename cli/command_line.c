@@ -257,6 +257,10 @@ static const Flag flags[] = {
      F_REAL(Flags, heartbeat, 0, 86400,
             "between two lines about a long step where there is no terminal; 30 if not "
             "given")},
+    {"plugin", "FILE",
+     F_STRINGS(Flags, plugin,
+               "a shared object with passes of one's own (docs/plugins.md); may be given "
+               "several times")},
     {"untrusted", NULL,
      F_BOOL(Flags, untrusted,
             "the files are a stranger's: no other files, no network, no programs, and "

@@ -111,6 +111,8 @@ static void print_step(Arena *arena, int index, const Tree *step) {
     static const char *const METRICS[] = {"accuracy", "f1_micro", "mse", "exact_match"};
     double share;
     printf("  %d %s", index, safe_string(arena, tree_get(step, "pass")));
+    if (tree_get(step, "plugin"))
+        printf(" of plug-in %s", safe_string(arena, tree_get(step, "plugin")));
     if (label) printf(" (%s)", safe_string(arena, label));
     if (count && count->kind == TREE_INT)
         printf(": %s parameters", text_grouped(arena, count->integer));

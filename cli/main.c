@@ -11,10 +11,22 @@
 #include "exec/run/ranks.h"
 #include "exec/run/reserve.h"
 #include "session/job.h"
+#include "session/plugin.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+
+/* Passes of plug-ins, whose code runs from here on. */
+static Status load_plugins(const Flags *flags, Diag *diag) {
+    if (flags->plugin.count && flags->untrusted)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "--plugin: not with --untrusted: a plug-in may do whatever the "
+                         "program may");
+    for (int i = 0; i < flags->plugin.count; i++)
+        TRY(plugin_load(flags->plugin.items[i], diag));
+    return STATUS_OK;
+}
 
 /* What must come before a rank joins the others: it may start the program anew. */
 static Status begin_command(Cli *cli, int argc, char **argv, Diag *diag) {
@@ -22,6 +34,7 @@ static Status begin_command(Cli *cli, int argc, char **argv, Diag *diag) {
     if (cli->flags.help || cli->flags.version) return STATUS_OK;
     TRY(processor_fix((Processor)cli->flags.processor, diag));
     TRY(products_choose((Products)cli->flags.products, diag));
+    TRY(load_plugins(&cli->flags, diag));
     return cli->flags.untrusted ? untrusted_confine(cli, argv, diag) : STATUS_OK;
 }
 

@@ -204,6 +204,7 @@ static Status run_search(SearchRun *run, Search *search, const Cli *cli, Diag *d
     const SearchOptions options = {.recipe = flags->recipe,
                                    .sets = flags->set,
                                    .env = flags->env,
+                                   .plugins = flags->plugin,
                                    .folder = flags->folder,
                                    .program = "/proc/self/exe",
                                    .metric = flags->metric,

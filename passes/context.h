@@ -40,6 +40,7 @@ typedef struct GateFault {
 } GateFault;
 
 typedef struct PassContext {
+    const struct Pass *pass; /* of the step */
     const OpTable *ops;
     Arena *arena;  /* lives as long as the whole run */
     bool plan;     /* shapes only */

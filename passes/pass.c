@@ -1,35 +1,56 @@
-/* All passes, made from passes/passes.def. */
+/* All passes: those of passes/passes.def, and those that were added. */
 #include "passes/pass.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define PASS_ROW(name) extern const Pass pass_##name;
 #include "passes/passes.def"
 #undef PASS_ROW
 
-static const Pass *const passes[] = {
+static const Pass *const built_in[] = {
 #define PASS_ROW(name) &pass_##name,
 #include "passes/passes.def"
 #undef PASS_ROW
     NULL};
 
+/* The built-in ones and those that were added; NULL = none were. */
+static const Pass **all;
+
 const Pass *const *pass_list(void) {
-    return passes;
+    return all ? all : built_in;
+}
+
+static int pass_count(void) {
+    const Pass *const *list = pass_list();
+    int count = 0;
+    while (list[count]) count++;
+    return count;
+}
+
+void pass_add(const Pass *pass) {
+    const int count = pass_count();
+    const Pass **list = memory_alloc((size_t)count + 2, sizeof *list);
+    memcpy(list, pass_list(), (size_t)count * sizeof *list);
+    list[count] = pass;
+    free(all);
+    all = list;
 }
 
 const Pass *pass_find(const char *name) {
-    for (const Pass *const *pass = passes; *pass; pass++)
+    for (const Pass *const *pass = pass_list(); *pass; pass++)
         if (strcmp((*pass)->name, name) == 0) return *pass;
     return NULL;
 }
 
 Status pass_fail_unknown(const char *name, Status status, Loc at, const char *key,
                          Diag *diag) {
-    enum { COUNT = sizeof passes / sizeof passes[0] - 1 };
-    const char *names[COUNT];
-    for (int i = 0; i < COUNT; i++) names[i] = passes[i]->name;
+    const int count = pass_count();
+    const char **names = memory_alloc((size_t)count, sizeof *names);
+    for (int i = 0; i < count; i++) names[i] = pass_list()[i]->name;
     diag_fail(diag, status, at, key, "unknown pass \"%s\"", name);
-    name_hint(diag, name, names, COUNT, "`compress passes` lists the passes");
+    name_hint(diag, name, names, count, "`compress passes` lists the passes");
+    free(names);
     return status;
 }
 

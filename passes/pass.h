@@ -29,6 +29,9 @@ typedef enum PassFlag {
 typedef struct Pass {
     const char *name, *summary;
     const char *paper; /* where the method is from, NULL = none */
+    const char
+        *origin; /* of a plug-in: what its results depend on, its name, version and
+                    hash, which keys of steps and provenance have; NULL = built in */
     const Field *fields;
     size_t options_size;
     const void *defaults;
@@ -58,8 +61,13 @@ const Pass *pass_find(const char *name);
 Status pass_fail_unknown(const char *name, Status status, Loc at, const char *key,
                          Diag *diag);
 
-/* All passes in the order of passes/passes.def, ended by NULL. */
+/* All passes in the order of passes/passes.def, then those that were added, ended by
+ * NULL. */
 const Pass *const *pass_list(void);
+
+/* Adds a pass, which lives as long as the process, under a name that no other has. Not
+ * while another thread looks at passes. */
+void pass_add(const Pass *pass);
 
 /* What a pass with these options needs and leaves. Whatever trains refuses quantised
  * weights: trained ones are real numbers, and would silently be that again. */

@@ -136,6 +136,13 @@ COMPRESS_API void compress_free_text(char *text);
 COMPRESS_API CompressStatus compress_apply(CompressContext *context, CompressModel *model,
                                            const char *passes, char **report);
 
+/* Loads passes from a plug-in (compress_plugin.h), which every context of the process has
+ * from then on; loading it again does nothing. Runs the plug-in's code. Fails with
+ * COMPRESS_IO, COMPRESS_FORMAT where it is none, COMPRESS_USAGE where its passes cannot
+ * be added. */
+COMPRESS_API CompressStatus compress_add_plugin(CompressContext *context,
+                                                const char *path);
+
 /* Runs a recipe from its file as `compress --recipe` does, without progress: reads its
  * model and data, runs it and writes its outputs. `sets` are `count` changes of the
  * recipe, "key=value" as --set takes them. `out` and `report` may be NULL; else they get

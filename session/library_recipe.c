@@ -2,6 +2,7 @@
 #include "exec/run/reserve.h"
 #include "io/files/yaml.h"
 #include "session/library.h"
+#include "session/plugin.h"
 #include "session/report/run_report.h"
 #include "session/session.h"
 
@@ -101,4 +102,10 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
     else
         model_destroy(model);
     return library_end(&call, status);
+}
+
+CompressStatus compress_add_plugin(CompressContext *context, const char *path) {
+    LibraryCall call;
+    library_begin(&call, context);
+    return library_end(&call, plugin_load(path, call.diag));
 }

@@ -84,6 +84,7 @@ static void step_prepare(StepRun *run) {
     const PipelineOptions *options = run->options;
     const Step *step = run->step;
     run->ctx = (PassContext){
+        .pass = step->pass,
         .ops = run->model->graph->ops,
         .arena = arena,
         .plan = options->plan,
@@ -180,6 +181,8 @@ static void step_record(const StepRun *run) {
     }
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, map, "pass", step->pass->name);
+    if (step->pass->origin)
+        tree_put_string(arena, map, "plugin", step->pass->origin);
     if (step->label) tree_put_string(arena, map, "label", step->label);
     Tree *options = step->pass->fields
                         ? fields_to_tree(arena, step->pass->fields, step->options)

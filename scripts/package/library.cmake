@@ -57,7 +57,7 @@ install(TARGETS libcompress EXPORT compressTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
   NAMELINK_COMPONENT development)
 install(EXPORT compressTargets NAMESPACE compress:: DESTINATION ${CONFIG} COMPONENT development)
-install(FILES session/compress.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES session/compress.h session/compress_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/libcompress.a DESTINATION ${CMAKE_INSTALL_LIBDIR}
   COMPONENT development)
 install(FILES ${MADE}/compress.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig

@@ -19,6 +19,7 @@ typedef struct SearchOptions {
     const char *recipe;  /* with ranges */
     StringList sets;     /* "key=value": changes of it */
     StringList env;      /* variables that it may name, as in SessionOptions */
+    StringList plugins;  /* that are loaded, for trials */
     const char *folder;  /* for all that the search writes; is made */
     const char *program; /* `compress` itself, for trials */
     const char *metric;  /* in place of the one that the last evaluate step is about */

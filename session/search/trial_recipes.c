@@ -89,10 +89,12 @@ static void add_flags(StringList *flags, const char *name, const StringList *val
 /* Flags of every trial. */
 static StringList trial_flags(const Search *search) {
     const StringList sets = search_sets(search), *env = &search->options.env;
-    const size_t count = 2 * (size_t)(sets.count + env->count);
+    const StringList *plugins = &search->options.plugins;
+    const size_t count = 2 * (size_t)(sets.count + env->count + plugins->count);
     StringList flags = {ARENA_ARRAY(search->arena, const char *, count + 1), 0};
     add_flags(&flags, "--set", &sets);
     add_flags(&flags, "--env", env);
+    add_flags(&flags, "--plugin", plugins);
     return flags;
 }
 

@@ -54,9 +54,39 @@ for program_of in by_shared by_static; do
     outside/$program_of "$models/llama_shakespeare.h5" 2 7 5 3 | cmp - static.txt
 done
 
+# A plug-in is built against its header alone, and goes with the program and the library.
+cc -std=c11 -Wall -Wextra -Werror -shared -fPIC zero_smallest.c $(pkg-config --cflags compress) -o zero.so -lm
+printf 'version: 1\nmodel: %s\npasses:\n  - zero_smallest: {share: 0.25}\noutput: zeros.h5\n' \
+    "$models/bert_authors.h5" >zero.yaml
+"$program" --recipe zero.yaml --plugin ./zero.so --quiet >/dev/null
+cat >plugged.c <<'END'
+#include <compress.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    CompressContext *context;
+    CompressModel *model = NULL;
+    if (argc != 3 || compress_open(&context, 1) != COMPRESS_OK) return 1;
+    CompressStatus status = compress_load(context, argv[1], &model);
+    for (int i = 0; status == COMPRESS_OK && i < 2; i++)
+        status = compress_add_plugin(context, "./zero.so");
+    if (status == COMPRESS_OK)
+        status = compress_apply(context, model, "[zero_smallest: {share: 0.25}]", NULL);
+    if (status == COMPRESS_OK) status = compress_save(context, model, argv[2], NULL);
+    if (status != COMPRESS_OK) fputs(compress_messages(context), stderr);
+    compress_free_model(model);
+    compress_close(context);
+    return status;
+}
+END
+cc -std=c11 -Wall -Wextra -Werror plugged.c $(pkg-config --cflags --libs compress) -o plugged
+./plugged "$models/bert_authors.h5" plugged.h5
+"$program" diff zeros.h5 plugged.h5 --no-outputs --quiet | grep -q '^weights: .* equal$' ||
+    { "$program" diff zeros.h5 plugged.h5 --no-outputs --quiet; fail "other weights by the library"; }
+
 # From C++ the header is the same; from Python the text is the program's.
 if command -v c++ >/dev/null; then
     echo '#include <compress.h>
+#include <compress_plugin.h>
 int main() { return compress_version()[0] == 0; }' >header.cc
     c++ header.cc $(pkg-config --cflags --libs compress) -o header && ./header
 fi
