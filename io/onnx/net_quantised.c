@@ -191,9 +191,31 @@ static NetNode *node_behind(const NetValue *value, const char *op) {
     return net_is(node, op) ? node : NULL;
 }
 
+/* Whether a stored value is the one number that another one is, too. */
+static bool is_same_number(const Net *net, const NetValue *a, const NetValue *b) {
+    return is_stored(a, 1) && is_stored(b, 1) && has_same_numbers(net, a, b);
+}
+
+/* What whole numbers were before their zero point was added to them, as this program
+ * writes them: Cast(Add(Cast(w), zero)); the same value where nothing was. */
+static NetValue *without_zero(const Net *net, NetValue *value, Scaling *scaling) {
+    const NetNode *sum = node_behind(value, "Add");
+    for (int i = 0; sum && i < 2; i++) {
+        const NetValue *wide = net_operand(sum, i), *zero = net_operand(sum, 1 - i);
+        if (!wide || !net_is(wide->producer, "Cast") ||
+            !is_same_number(net, zero, scaling->zero))
+            continue;
+        scaling->zero = NULL;
+        return net_operand(wide->producer, 0);
+    }
+    return value;
+}
+
 /* The real numbers of the weight of a product, which may be the transpose of a stored
  * one, with a scale for each column; NULL when it is none. */
-static NetValue *real_factor(Net *net, NetValue *value, const Scaling *scaling) {
+static NetValue *real_factor(Net *net, NetValue *value, const Scaling *given) {
+    Scaling own = *given, *const scaling = &own;
+    value = without_zero(net, value, &own);
     NetNode *turn = value ? value->producer : NULL;
     if (!net_is(turn, "Transpose") || !net_operand(turn, 0))
         return real_weight(net, value, scaling);

@@ -179,9 +179,8 @@ static bool is_whole(const OnnxExport *x, const Storage *storage) {
     return x->whole[index];
 }
 
-/* The numbers of a q8 as products want them, [K, M]; onnxruntime transposes when it
- * loads. */
-static const char *whole_numbers(OnnxExport *x, const Storage *storage) {
+/* The numbers of a q8, [K, M]; onnxruntime transposes when it loads. */
+static const char *turned_numbers(OnnxExport *x, const Storage *storage) {
     OnnxBuild *b = x->b;
     const Tensor *q = &storage->tensor;
     if (is_whole(x, storage)) return onnx_stored(b, storage, ONNX_TRANSPOSED, NULL, 0);
@@ -193,14 +192,28 @@ static const char *whole_numbers(OnnxExport *x, const Storage *storage) {
     return onnx_keep(b, key, ONNX_TRANSPOSE(b, y, 1, 0));
 }
 
+/* The same as products want them: bytes without a sign, 128 more. On processors without
+ * VNNI onnxruntime adds up pairs of products in 16 bits, which products of bytes without
+ * and with a sign go beyond; of two without it does not. It computes these when it loads.
+ */
+static const char *whole_numbers(OnnxExport *x, const Storage *storage) {
+    OnnxBuild *b = x->b;
+    const char *key = arena_printf(b->arena, "bytes %s", storage->name);
+    const char *y = onnx_kept(b, key);
+    if (y) return y;
+    y = onnx_cast(b, turned_numbers(x, storage), ONNX_I32);
+    y = ONNX_NODE(b, "Add", y, onnx_i32(b, U8_MIDDLE));
+    return onnx_keep(b, key, onnx_cast(b, y, ONNX_U8));
+}
+
 /* Sums of whole numbers, and what they stand for. */
 static const char *multiply_numbers(OnnxExport *x, const Node *node,
                                     const Storage *storage) {
     OnnxBuild *b = x->b;
     const int32_t real = b->real;
     const Rounded r = round_operand(x, node);
-    const char *y =
-        ONNX_NODE(b, "MatMulInteger", r.numbers, whole_numbers(x, storage), r.middle);
+    const char *y = ONNX_NODE(b, "MatMulInteger", r.numbers, whole_numbers(x, storage),
+                              r.middle, onnx_u8(b, U8_MIDDLE));
     y = onnx_cast(b, y, ONNX_F32);
     const char *scales = onnx_stored(b, storage, ONNX_SCALES, NULL, 0), *both;
     if (x->by_rows) /* not a Mul: onnxruntime would take it for one scale of all rows */
