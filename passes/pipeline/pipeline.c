@@ -181,8 +181,7 @@ static void step_record(const StepRun *run) {
     }
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, map, "pass", step->pass->name);
-    if (step->pass->origin)
-        tree_put_string(arena, map, "plugin", step->pass->origin);
+    if (step->pass->origin) tree_put_string(arena, map, "plugin", step->pass->origin);
     if (step->label) tree_put_string(arena, map, "label", step->label);
     Tree *options = step->pass->fields
                         ? fields_to_tree(arena, step->pass->fields, step->options)

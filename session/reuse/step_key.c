@@ -188,8 +188,7 @@ Status step_key(StepKeys *keys, int index, const char *state, Tree **parts,
     tree_put_string(arena, map, "model", state);
     TRY(put_uses(keys, tree_put_list(arena, map, "uses"), index, diag));
     tree_put_string(arena, map, "pass", step->pass->name);
-    if (step->pass->origin)
-        tree_put_string(arena, map, "plugin", step->pass->origin);
+    if (step->pass->origin) tree_put_string(arena, map, "plugin", step->pass->origin);
     tree_put(arena, map, "options",
              step->pass->fields ? fields_to_tree(arena, step->pass->fields, step->options)
                                 : tree_new(arena, TREE_MAP, LOC_NONE));
