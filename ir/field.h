@@ -14,7 +14,8 @@ typedef enum FieldKind {
     FIELD_INT,     /* int64_t, min..max; see field_is_absent */
     FIELD_REAL,    /* double, likewise; integers are accepted */
     FIELD_STRING,  /* const char *, NULL = not given */
-    FIELD_CHOICE,  /* int, index into `choices` ("none|conv|norm_conv") */
+    FIELD_CHOICE,  /* int, index into `choices` ("none|conv|norm_conv"); of
+                    * "auto|true|false"  the last two are booleans in documents */
     FIELD_INTS,    /* IntList, each min..max */
     FIELD_REALS,   /* RealList, each min..max */
     FIELD_STRINGS, /* StringList */

@@ -200,15 +200,28 @@ static const char **choice_names(const Field *field, Arena *arena, int *count) {
     return names;
 }
 
+/* The choices `true` and `false` are booleans in a document, and no strings. */
+static const char *choice_word(const Tree *value) {
+    if (value->kind == TREE_BOOL) return value->boolean ? "true" : "false";
+    if (value->kind != TREE_STRING) return NULL;
+    const char *word = value->string;
+    return strcmp(word, "true") == 0 || strcmp(word, "false") == 0 ? NULL : word;
+}
+
 static Status take_choice(const MemberBinding *binding, const Tree *value, int *out) {
-    bool string = value->kind == TREE_STRING;
-    int index = string ? name_index(binding->field->choices, value->string) : -1;
+    const bool string = value->kind == TREE_STRING;
+    const char *word = choice_word(value);
+    const int index = word ? name_index(binding->field->choices, word) : -1;
     if (index >= 0) {
         *out = index;
         return STATUS_OK;
     }
     Status status = fail_value(binding, value, FIELD_CHOICE);
     if (!string) return status;
+    if (!word && name_index(binding->field->choices, value->string) >= 0) {
+        diag_hint(binding->diag, "%s without quotes", value->string);
+        return status;
+    }
     int count;
     const char **names = choice_names(binding->field, binding->arena, &count);
     name_hint(binding->diag, value->string, names, count, NULL);

@@ -176,6 +176,18 @@ static Tree *new_string(Arena *arena, const char *value) {
     return tree;
 }
 
+/* A choice as a document has it: `true` and `false` are booleans. */
+static Tree *new_choice(Arena *arena, const char *name, size_t length) {
+    const bool yes = length == 4 && memcmp(name, "true", 4) == 0;
+    const bool no = length == 5 && memcmp(name, "false", 5) == 0;
+    Tree *tree = tree_new(arena, yes || no ? TREE_BOOL : TREE_STRING, LOC_NONE);
+    if (yes || no)
+        tree->boolean = yes;
+    else
+        tree->string = arena_strndup(arena, name, length);
+    return tree;
+}
+
 static Tree *new_list(Arena *arena, const Field *field, const void *source) {
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     bool ints = field->kind == FIELD_INTS, reals = field->kind == FIELD_REALS;
@@ -217,9 +229,7 @@ static Tree *member_to_tree(Arena *arena, const Field *field, const void *source
     case FIELD_STRING: return new_string(arena, *MEMBER(const char *, source, field));
     case FIELD_CHOICE:
         name = field_choice_name(field, *MEMBER(int, source, field), &length);
-        made = tree_new(arena, TREE_STRING, LOC_NONE);
-        made->string = arena_strndup(arena, name, (size_t)length);
-        return made;
+        return new_choice(arena, name, (size_t)length);
     case FIELD_TREE:
         tree = *MEMBER(const Tree *, source, field);
         return tree ? tree_copy(arena, tree) : tree_new(arena, TREE_NULL, LOC_NONE);
@@ -334,6 +344,16 @@ static Tree *put_names(Arena *arena, Tree *schema, const char *key, const char *
     return list;
 }
 
+/* Puts `enum`, in which `true` and `false` are booleans. */
+static void put_choices(Arena *arena, Tree *schema, const char *names) {
+    Tree *list = tree_put_list(arena, schema, "enum");
+    for (const char *p = names; *p; p += *p == '|') {
+        const size_t length = strcspn(p, "|");
+        tree_append(arena, list, NULL, LOC_NONE, new_choice(arena, p, length));
+        p += length;
+    }
+}
+
 /* Puts `type`: one name, or a list of the names that a tree may be and of null. */
 static void put_types(Arena *arena, Tree *schema, const Field *field, FieldKind kind,
                       bool nullable) {
@@ -362,7 +382,7 @@ static void put_type(Arena *arena, Tree *schema, const Field *field, FieldKind k
                                       [FIELD_REALS] = FIELD_REAL,
                                       [FIELD_STRINGS] = FIELD_STRING};
     put_types(arena, schema, field, kind, nullable);
-    if (kind == FIELD_CHOICE) put_names(arena, schema, "enum", field->choices);
+    if (kind == FIELD_CHOICE) put_choices(arena, schema, field->choices);
     if (kind == FIELD_INT || kind == FIELD_REAL) {
         put_range(arena, schema, field, kind == FIELD_INT);
     }

@@ -23,9 +23,10 @@ typedef struct SwapOptions {
     int64_t keep_every;
     int feature; /* FeatureFn */
     int64_t feature_size;
-    bool bias, scale_query, share_qk, share_layers;
-    int init;   /* MapInit */
-    int rotary; /* RotaryChoice */
+    bool bias, share_qk, share_layers;
+    int scale_query; /* ScaleQuery */
+    int init;        /* MapInit */
+    int rotary;      /* RotaryChoice */
     int64_t window;
     double eps;
     int64_t chunk;
@@ -33,6 +34,7 @@ typedef struct SwapOptions {
     int64_t limit, batch_size;
 } SwapOptions;
 
+typedef enum ScaleQuery { SCALE_BY_FEATURE, SCALE_TRUE, SCALE_FALSE } ScaleQuery;
 typedef enum MapInit { MAP_BY_FEATURE, MAP_NORMAL, MAP_IDENTITY } MapInit;
 typedef enum RotaryChoice { ROTARY_KEEP, ROTARY_DROP } RotaryChoice;
 
@@ -52,7 +54,9 @@ static const Field fields[] = {
           "features of a head, of hedgehog both halves together; 0 = 32, for hedgehog "
           "two head widths, for exp one; elu1 has the head's width"),
     F_BOOL(S, bias, "relu: a bias in the feature map"),
-    F_BOOL(S, scale_query, "apply the scale of softmax attention to what phi reads"),
+    F_CHOICE(S, scale_query, "auto|true|false",
+             "apply the scale of softmax attention to what phi reads; auto: not for "
+             "hedgehog and exp"),
     F_BOOL(S, share_qk, "one feature map for queries and keys"),
     F_BOOL(S, share_layers,
            "layers that share their query and key projections share the feature map"),
@@ -76,12 +80,8 @@ static const Field fields[] = {
     F_END,
 };
 
-static const S defaults = {.bias = true,
-                           .scale_query = true,
-                           .share_qk = true,
-                           .eps = 1e-2,
-                           .limit = 100,
-                           .batch_size = 16};
+static const S defaults = {
+    .bias = true, .share_qk = true, .eps = 1e-2, .limit = 100, .batch_size = 16};
 
 /* One attention to change. */
 typedef struct SwapSite {
@@ -280,9 +280,21 @@ static const SwapSite *find_twin(const Swap *swap, const SwapSite *site) {
     return NULL;
 }
 
+/* Maps that are spiky as softmax is, which start from the identity and read queries as
+ * they are: the scale would flatten them. */
+static bool is_spiky(const S *options) {
+    return options->feature == FEATURE_HEDGEHOG || options->feature == FEATURE_EXP;
+}
+
 static bool starts_identical(const S *options) {
     if (options->init != MAP_BY_FEATURE) return options->init == MAP_IDENTITY;
-    return options->feature == FEATURE_HEDGEHOG || options->feature == FEATURE_EXP;
+    return is_spiky(options);
+}
+
+static bool scales_queries(const S *options) {
+    if (options->scale_query != SCALE_BY_FEATURE)
+        return options->scale_query == SCALE_TRUE;
+    return !is_spiky(options);
 }
 
 /* First weights; the normal ones are drawn with all others that have none. */
@@ -341,7 +353,7 @@ static Status add_maps(Swap *swap, SwapSite *site, Diag *diag) {
 static double map_scale(const Swap *swap, const SwapSite *site, int side) {
     const AttentionAttrs *attrs = site->attention->attrs;
     const double scale = attrs->scale != 0 ? attrs->scale : 1 / sqrt((double)site->width);
-    if (!swap->options->scale_query) return 1;
+    if (!scales_queries(swap->options)) return 1;
     if (swap->options->feature == FEATURE_POSITIVE) return sqrt(scale);
     return side == QUERY ? scale : 1;
 }

@@ -546,6 +546,27 @@ static void test_nearest(void **state) {
     assert_null(name_nearest(word, names, 4));
 }
 
+/* `true` and `false` among choices are booleans on every way in and out. */
+static void test_choices_true_and_false(void **state) {
+    static const Field fields[] = {F_CHOICE(Sample, act, "auto|true|false", "three"),
+                                   F_END};
+    Setup *s = *state;
+    Tree *no = new_value(s, TREE_BOOL);
+    no->boolean = false;
+    put(s, "act", no);
+    assert_int_equal(bind(s, fields), STATUS_OK);
+    assert_int_equal(s->sample.act, 2);
+    const Tree *back = fields_to_tree(s->arena, fields, &s->sample);
+    assert_int_equal(tree_get(back, "act")->kind, TREE_BOOL);
+    assert_false(tree_get(back, "act")->boolean);
+    Text schema = {0};
+    print_schema(&schema, s->arena, fields, NULL);
+    assert_non_null(strstr(schema.data, "true"));
+    assert_null(strstr(schema.data, "\"true\""));
+    assert_non_null(strstr(schema.data, "\"auto\""));
+    text_free(&schema);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -564,6 +585,7 @@ int main(void) {
         CASE(test_units),
         cmocka_unit_test(test_document),
         CASE(test_schema),
+        CASE(test_choices_true_and_false),
         cmocka_unit_test(test_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,8 @@ static bool allows(const Field *field, const Tree *value, const void *defaults) 
         return field->nullable || field_is_absent(field, defaults);
     switch (field->kind) {
     case FIELD_CHOICE:
+        if (value->kind == TREE_BOOL)
+            return names_it(field->choices, value->boolean ? "true" : "false");
         return value->kind == TREE_STRING && names_it(field->choices, value->string);
     case FIELD_INTS:
     case FIELD_REALS:

@@ -187,16 +187,20 @@ static void test_gpt2(void **state) {
 static void test_normalised(void **state) {
     (void)state;
     static double w[VALUES];
-    for (int fn = FEATURE_HEDGEHOG; fn <= FEATURE_EXP; fn++) {
+    static const char *const OPTIONS[2][2] = {
+        {"{feature: hedgehog}", "{feature: hedgehog, scale_query: true}"},
+        {"{feature: exp}", "{feature: exp, scale_query: true}"}};
+    for (int run = 0; run < 4; run++) {
+        const int fn = run < 2 ? FEATURE_HEDGEHOG : FEATURE_EXP;
         Model *model = configured_model(GPT2, 1);
-        run_pass(model, "attention_to_t2r",
-                 fn == FEATURE_EXP ? "{feature: exp}" : "{feature: hedgehog}");
+        run_pass(model, "attention_to_t2r", OPTIONS[run / 2][run % 2]);
         read_weight(model, "decoder.2.feature_map.weight", w);
         for (int i = 0; i < 2 * 4 * 4; i++) assert_true(w[i] == (i % 16 % 5 == 0));
         make_noisy(model);
         read_weight(model, "decoder.2.feature_map.weight", w);
         const int features = fn == FEATURE_EXP ? 4 : 8;
-        const Layer layer = {2, 2,    4,  features, 4, true, false, 0.5,
+        const double scale = run % 2 ? 0.5 : 1; /* of queries; not by itself */
+        const Layer layer = {2, 2,    4,  features, 4, true, false, scale,
                              1, 1e-2, fn, w,        w, NULL, NULL};
         check_layer(model, &layer, "decoder", 2, ROLE_Q, ROLE_K);
         model_destroy(model);
