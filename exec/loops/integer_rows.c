@@ -42,6 +42,17 @@ static float row_factor(const float *x, int64_t K, float *scale) {
 DEFINE_ROUND_ROW(round_bytes, int8_t)
 DEFINE_ROUND_ROW(round_words, int16_t)
 
+/* The second and the third of every four words change places. */
+static void swap_words(char *q, int64_t bytes) {
+    uint64_t quad;
+    for (char *const end = q + bytes; q < end; q += sizeof quad) {
+        memcpy(&quad, q, sizeof quad);
+        quad = (quad & 0xffff00000000ffffu) | (quad & 0xffff0000u) << 16 |
+               (quad >> 16 & 0xffff0000u);
+        memcpy(q, &quad, sizeof quad);
+    }
+}
+
 void REAL_FN(round_rows)(RoundedRows *rows, const float *x, int64_t ldx, int64_t count) {
     const int64_t K = rows->columns, used = K * rows->bytes;
     for (int64_t t = 0; t < count; t++, x += ldx) {
@@ -49,9 +60,11 @@ void REAL_FN(round_rows)(RoundedRows *rows, const float *x, int64_t ldx, int64_t
         int32_t *sums = rows->sum + t * rows->groups;
         const float by = row_factor(x, K, &rows->scale[t]);
         memset(q + used, 0, (size_t)(rows->step - used));
-        if (rows->bytes == 1)
+        if (rows->bytes == 1) {
             round_bytes((int8_t *)q, x, by, K, rows->group, sums);
-        else
-            round_words((int16_t *)q, x, by, K, rows->group, sums);
+            continue;
+        }
+        round_words((int16_t *)q, x, by, K, rows->group, sums);
+        swap_words(q, rows->step);
     }
 }

@@ -13,7 +13,8 @@ enum {
 };
 
 /* Some rows, `step` bytes apart, of numbers of `bytes` bytes (1 or 2), with zeros behind
- * them up to a multiple of `unit` numbers. */
+ * them up to a multiple of `unit` numbers. Of four numbers of 2 bytes the second and the
+ * third have changed places. */
 typedef struct RoundedRows {
     _Alignas(64) char number[ROUNDED_BYTES];
     float scale[ROUNDED_ROWS];
