@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum {
     GROUP = PANEL_ROWS * QUAD, /* bytes of one quad of a panel */
     OFFSET = 128,
@@ -240,18 +238,16 @@ typedef struct Target {
     int64_t ldy;
 } Target;
 
-/* Sums as real numbers, plus the bias where there is one. They are made in arrays of
- * their own, which nothing else can be in: that keeps the loops in registers. */
+/* Sums as real numbers, plus the bias where there is one. */
 ALWAYS_INLINE void scale_panel(const uint32_t *sums, uint32_t excess, float scale,
                                const float *scales, const float *bias, float *y) {
-    float product[PANEL_ROWS], added[PANEL_ROWS];
-    for (int lane = 0; lane < PANEL_ROWS; lane++)
-        product[lane] = (float)(int32_t)(sums[lane] - excess) * (scale * scales[lane]);
-    if (bias) {
-        memcpy(added, bias, sizeof added);
-        for (int lane = 0; lane < PANEL_ROWS; lane++) product[lane] += added[lane];
+    for (int i = 0; i < PANEL_ROWS; i += LANES) {
+        const Ints whole = (Ints)(*(const Words *)(sums + i) - excess);
+        Floats product = __builtin_convertvector(whole, Floats) *
+                         (scale * *(const Floats *)(scales + i));
+        if (bias) product += *(const Floats *)(bias + i);
+        *(Floats *)(y + i) = product;
     }
-    memcpy(y, product, sizeof product);
 }
 
 /* The results of one row in the panel whose first column is `column`. */

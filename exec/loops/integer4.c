@@ -15,8 +15,6 @@
 #include <immintrin.h>
 #endif
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum {
     OCTET = 2 * QUAD,                /* columns that share bytes */
     OCTET_BYTES = PANEL_ROWS * QUAD, /* of a panel */
@@ -42,18 +40,6 @@ typedef struct Way {
 } Way;
 
 /* ---- in float ---- */
-
-#if defined(__AVX512F__)
-enum { LANES = 16 };
-#elif defined(__AVX2__)
-enum { LANES = 8 };
-#else
-enum { LANES = 4 };
-#endif
-enum { VECTORS = PANEL_ROWS / LANES }; /* of a panel */
-#define VECTOR(type) type __attribute__((vector_size(4 * LANES), aligned(4), may_alias))
-typedef VECTOR(float) Floats;
-typedef VECTOR(int32_t) Ints;
 
 /* Scales and zero points of a panel's group. */
 typedef struct Head {
@@ -319,14 +305,18 @@ typedef struct Target {
 /* The results of one row in the panel whose first column is `column`. */
 static void put_panel(const Target *to, int64_t column, float scale, const float *total,
                       float *y) {
-    float product[PANEL_ROWS];
-    int64_t from = to->first - column, end = to->last - column;
-    if (from < 0) from = 0;
-    if (end > PANEL_ROWS) end = PANEL_ROWS;
-    for (int lane = 0; lane < PANEL_ROWS; lane++) product[lane] = total[lane] * scale;
-    for (int64_t lane = from; to->bias && lane < end; lane++)
-        product[lane] += to->bias[column + lane];
-    memcpy(y + column + from, product + from, (size_t)(end - from) * sizeof *y);
+    const bool whole = to->first <= column && column + PANEL_ROWS <= to->last;
+    for (int i = 0; whole && i < PANEL_ROWS; i += LANES) {
+        Floats product = *(const Floats *)(total + i) * scale;
+        if (to->bias) product += *(const Floats *)(to->bias + column + i);
+        *(Floats *)(y + column + i) = product;
+    }
+    for (int lane = 0; !whole && lane < PANEL_ROWS; lane++) {
+        const float product = total[lane] * scale;
+        const int64_t at = column + lane;
+        if (at >= to->first && at < to->last)
+            y[at] = to->bias ? product + to->bias[at] : product;
+    }
 }
 
 /* The largest power of two that is no more than `most` and `left`. */

@@ -12,6 +12,22 @@ enum {
     ROUNDED_SUMS = ROUNDED_ROWS + ROUNDED_BYTES / 32 /* of groups of 32 columns or more */
 };
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* What a set's registers hold of a panel's rows. */
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX2__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+enum { VECTORS = PANEL_ROWS / LANES }; /* of a panel */
+#define VECTOR(type) type __attribute__((vector_size(4 * LANES), aligned(4), may_alias))
+typedef VECTOR(float) Floats;
+typedef VECTOR(int32_t) Ints;
+typedef VECTOR(uint32_t) Words;
+
 /* Some rows, `step` bytes apart, of numbers of `bytes` bytes (1 or 2), with zeros behind
  * them up to a multiple of `unit` numbers. Of four numbers of 2 bytes the second and the
  * third have changed places. */
