@@ -1,11 +1,14 @@
 // Times a token in llama.cpp (npm node-llama-cpp, its prebuilt program), on the processor.
 //
 //     node peer_llama.mjs MODEL.gguf TOKENS CONTEXT THREADS
+//     node peer_llama.mjs prompt MODEL.gguf PROMPTS LENGTH THREADS
+//     node peer_llama.mjs batch MODEL.gguf TOKENS TEXTS THREADS
 //     node peer_llama.mjs tokenizer FOLDER
 //
 // The likeliest TOKENS tokens behind a context of CONTEXT others, keys and values in f16 as
 // llama.cpp keeps them. Prints what bench/step.c prints; Node adds up to a millisecond to a token.
-// The second form gives a Hugging Face folder of drawn weights a tokenizer, without which llama.cpp
+// `prompt`: so many times a prompt of LENGTH tokens; `batch`: TEXTS texts of TOKENS tokens side by side,
+// five times; a time is that of one token of all of them. The last form gives a Hugging Face folder of drawn weights a tokenizer, without which llama.cpp
 // opens no model: bytes, and words that stand for nothing. To be run from a folder with
 // node_modules, as build-consumers, which scripts/test-consumers makes.
 import fs from 'node:fs';
@@ -39,18 +42,53 @@ if (model === 'tokenizer') {
     process.exit(0);
 }
 const { getLlama } = await import(pathToFileURL(`${process.cwd()}/node_modules/node-llama-cpp/dist/index.js`));
-const [count, context, threads] = rest.map(Number);
+const mode = model === 'prompt' || model === 'batch' ? model : 'decode';
+const path = mode === 'decode' ? model : rest.shift();
+const [count, size, threads] = rest.map(Number); // size: context, length or texts
 const llama = await getLlama({ build: 'never', gpu: false, logLevel: 'error', maxThreads: threads });
-const loaded = await llama.loadModel({ modelPath: model });
-const place = await loaded.createContext({ contextSize: context + count + 8, threads, sequences: 1 });
-const words = Array.from({ length: context }, (_, i) => 3 + ((i * 7919) % 1000)), times = [];
-let last, taken = 0;
-for await (const token of place.getSequence().evaluate(words, { temperature: 0, yieldEogToken: true })) {
-    const now = performance.now();
-    if (last) times.push(now - last);
-    last = now;
-    if (token === undefined || ++taken > count) break;
+const loaded = await llama.loadModel({ modelPath: path });
+const words = (n, first = 0) => Array.from({ length: n }, (_, i) => 3 + (((i + first) * 7919) % 1000));
+const times = [];
+// Tokens one by one behind a context.
+async function decode() {
+    const place = await loaded.createContext({ contextSize: size + count + 8, threads, sequences: 1 });
+    let last, taken = 0;
+    for await (const token of place.getSequence().evaluate(words(size), { temperature: 0, yieldEogToken: true })) {
+        const now = performance.now();
+        if (last) times.push(now - last);
+        last = now;
+        if (token === undefined || ++taken > count) break;
+    }
 }
+// A prompt up to the first token behind it; one that does not count comes first.
+async function prompt() {
+    const place = await loaded.createContext({ contextSize: size + 8, batchSize: size, threads, sequences: 1 });
+    const sequence = place.getSequence();
+    for (let i = -1; i < count; i++) {
+        await sequence.clearHistory();
+        const start = performance.now();
+        for await (const _ of sequence.evaluate(words(size, i), { temperature: 0, yieldEogToken: true })) break;
+        if (i >= 0) times.push(performance.now() - start);
+    }
+}
+// All texts side by side; their first token, which takes the prompt in, does not count.
+async function batch() {
+    const place = await loaded.createContext({ contextSize: (count + 16) * size, batchSize: 512, threads, sequences: size });
+    const sequences = Array.from({ length: size }, () => place.getSequence());
+    for (let round = 0; round < 5; round++) {
+        for (const sequence of sequences) await sequence.clearHistory();
+        let begun = 0, start;
+        await Promise.all(sequences.map(async (sequence, i) => {
+            let taken = 0;
+            for await (const _ of sequence.evaluate(words(1, i), { temperature: 0, yieldEogToken: true })) {
+                if (taken === 0 && ++begun === size) start = performance.now();
+                if (++taken > count) break;
+            }
+        }));
+        times.push((performance.now() - start) / count);
+    }
+}
+await { decode, prompt, batch }[mode]();
 times.sort((a, b) => a - b);
 const peak = process.resourceUsage().maxRSS / 1024;
 console.log(`median ${times[times.length >> 1].toFixed(3)} ms, best ${times[0].toFixed(3)} ms, peak ${peak.toFixed(0)} MB`);

@@ -16,7 +16,8 @@
  *
  * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
  * token. prompt: PROMPTS times a prompt of LENGTH tokens, up to the logits of its last
- * one; the median of a prompt. */
+ * one; the median of a prompt. Both print the bytes of weights that a token reads and
+ * those of the state behind the last one. */
 #include "bench/timing.h"
 #include "exec/generate/decode.h"
 #include "exec/linalg/blas.h"
@@ -237,9 +238,10 @@ static void measure_tokens(Bench *b, int count, StepWeights weights, bool prompt
         times[i] = now() - start;
     }
     free(context);
-    char more[64];
-    snprintf(more, sizeof more, "weights %.1f MB, ",
-             (double)decoder_weight_bytes(decoder) / 1e6);
+    char more[80];
+    snprintf(more, sizeof more, "weights %.1f MB, state %.3f MB, ",
+             (double)decoder_weight_bytes(decoder) / 1e6,
+             (double)decoder_state_bytes(decoder) / 1e6);
     print_times(times, count, more);
     free(times);
     decoder_destroy(decoder);

@@ -8,7 +8,8 @@
  * With many rows for each thread, threads go apart: each reads all weights, which its
  * rows pay for, and none waits for another. With fewer, the units of products are shared
  * out, so that a weight is read by one thread alone; states by sequences and units; all
- * else by rows. A prompt is rows of one slot at increasing positions. */
+ * else by rows. Tokens of prompts wait until their rows fill a run, or something asks
+ * for what comes behind them: those of many short prompts are one product. */
 #include "exec/generate/sequences.h"
 
 #include "exec/generate/step_graph.h"
@@ -18,9 +19,9 @@
 #include <string.h>
 
 enum {
-    BLOCK_TOKENS = 64, /* tokens taken at once of a prompt */
-    APART_ROWS = 16,   /* rows of a thread for which it may read all weights */
-    ALIGNMENT = 64     /* bytes */
+    BLOCK_TOKENS = 256, /* tokens taken at once of a prompt */
+    APART_ROWS = 16,    /* rows of a thread for which it may read all weights */
+    ALIGNMENT = 64      /* bytes */
 };
 
 /* Where a step's value and states lie, in units of rows and slots. */
@@ -49,7 +50,9 @@ struct Sequences {
     int64_t rows, room;
     int32_t *token, *ones;
     int64_t *slot, *position;
-    bool prompt; /* all are of one slot, and logits are not wanted */
+    bool prompt;    /* they are of prompts, and logits are not wanted */
+    int64_t *first; /* rows of a slot lie together: the first of each, and the end */
+    int64_t groups;
     Area *areas;
     int area_count;
 };
@@ -88,6 +91,7 @@ static Status reserve(Sequences *s, Diag *diag) {
     s->ones = ARENA_ARRAY(g->arena, int32_t, room);
     s->slot = ARENA_ARRAY(g->arena, int64_t, room);
     s->position = ARENA_ARRAY(g->arena, int64_t, room);
+    s->first = ARENA_ARRAY(g->arena, int64_t, room + 1);
     s->areas = ARENA_ARRAY(g->arena, Area, threads);
     for (size_t i = 0; i < room; i++) s->ones[i] = 1;
     s->scratch_floats = step_graph_scratch(g, s->room);
@@ -204,32 +208,47 @@ static int64_t share_of(const Sequences *s, int64_t count, int me) {
     return count * me / s->options.threads;
 }
 
-/* A thread's part of a step with states: pieces are the units of each sequence. */
-static void run_states(const Sequences *s, int index, int me, int64_t sequences,
-                       int64_t units) {
-    const int64_t rows = s->rows / sequences; /* of a sequence */
-    const int64_t last = share_of(s, sequences * units, me + 1);
-    for (int64_t piece = share_of(s, sequences * units, me), end; piece < last;
-         piece = end) {
-        const int64_t at = piece / units * rows, unit = piece % units;
-        end = piece - unit + units < last ? piece - unit + units : last;
-        run_rows(s, index, me, s->areas, at, at + rows, unit, unit + end - piece);
+/* The first of `count` pieces of `size`, which begin at `base`, that is not in front of
+ * `edge`. */
+static int64_t piece_from(int64_t edge, int64_t base, int64_t size, int64_t count) {
+    if (edge <= base) return 0;
+    const int64_t piece = (edge - base + size - 1) / size;
+    return piece < count ? piece : count;
+}
+
+/* A thread's part of a step with states: pieces are the units of each sequence, as long
+ * as it has rows. */
+static void run_states(const Sequences *s, int index, int me, int64_t units) {
+    const int64_t all = s->rows * units;
+    const int64_t from = share_of(s, all, me), to = share_of(s, all, me + 1);
+    for (int64_t i = 0; i < s->groups; i++) {
+        const int64_t first = s->first[i], last = s->first[i + 1];
+        const int64_t unit = piece_from(from, first * units, last - first, units);
+        const int64_t end = piece_from(to, first * units, last - first, units);
+        if (unit < end) run_rows(s, index, me, s->areas, first, last, unit, end);
     }
+}
+
+/* First row of those sequences that a thread does alone. */
+static int64_t serial_from(const Sequences *s, int me) {
+    const int64_t edge = share_of(s, s->rows, me);
+    int64_t i = 0;
+    while (i < s->groups && s->first[i] < edge) i++;
+    return s->first[i];
 }
 
 static void run_step(const Sequences *s, int index, int me) {
     const TokenStep *step = &s->graph->steps[index];
     const StepKernel *kernel = step->kernel;
     const int64_t units = step->units > 0 ? step->units : 1;
-    const int64_t sequences = s->prompt ? 1 : s->rows;
     int64_t rows[] = {0, s->rows}, shared[] = {0, units};
     if (kernel->state_bytes && kernel->share != STEP_SERIAL) {
-        run_states(s, index, me, sequences, units);
+        run_states(s, index, me, units);
         return;
     }
     if (kernel->share == STEP_SERIAL) {
-        rows[0] = share_of(s, sequences, me) * (s->rows / sequences);
-        rows[1] = share_of(s, sequences, me + 1) * (s->rows / sequences);
+        rows[0] = serial_from(s, me);
+        rows[1] = serial_from(s, me + 1);
     } else if (step->units == 0 || !kernel->matrices) {
         rows[0] = share_of(s, s->rows, me);
         rows[1] = share_of(s, s->rows, me + 1);
@@ -260,7 +279,15 @@ static void run_apart(void *self, int me) {
     }
 }
 
+static void find_groups(Sequences *s) {
+    s->groups = 0;
+    for (int64_t row = 0; row < s->rows; row += same_slot(s, row, s->rows))
+        s->first[s->groups++] = row;
+    s->first[s->groups] = s->rows;
+}
+
 static void run(Sequences *s) {
+    find_groups(s);
     const int threads = s->options.threads;
     const bool apart = !s->prompt && s->rows >= (int64_t)threads * APART_ROWS;
     s->area_count = apart ? threads : 1;
@@ -294,23 +321,34 @@ static int64_t put_row(Sequences *s, int64_t slot, int32_t token) {
     return s->rows++;
 }
 
+/* Runs the rows of prompts that wait. */
+static void finish_prompts(Sequences *s) {
+    if (s->prompt && s->rows > 0) run(s);
+    if (s->prompt) s->rows = 0;
+    s->prompt = false;
+}
+
 Status sequences_begin(Sequences *sequences, int64_t slot, const int32_t *tokens,
                        int64_t count, Diag *diag) {
     Sequences *s = sequences;
     for (int64_t i = 0; i < count; i++) TRY(check_token(s, i, tokens[i], diag));
+    for (int64_t row = 0; s->prompt && row < s->rows; row++)
+        if (s->slot[row] == slot) finish_prompts(s);
     s->length[slot] = 0;
+    if (!s->prompt) s->rows = 0;
     s->prompt = true;
-    for (int64_t i = 0; i < count;) {
-        s->rows = 0;
-        while (i < count && s->rows < BLOCK_TOKENS) put_row(s, slot, tokens[i++]);
+    for (int64_t i = 0; i < count; i++) {
+        put_row(s, slot, tokens[i]);
+        if (s->rows < s->room) continue;
         run(s);
+        s->rows = 0;
     }
-    sequences_clear(s);
     return STATUS_OK;
 }
 
 void sequences_copy(Sequences *sequences, int64_t from, int64_t to) {
     Sequences *s = sequences;
+    finish_prompts(s);
     const int64_t length = s->length[from];
     for (int i = 0; i < s->graph->step_count && length > 0; i++) {
         const TokenStep *step = &s->graph->steps[i];
@@ -329,18 +367,20 @@ int64_t sequences_position(const Sequences *sequences, int64_t slot) {
 }
 
 void sequences_clear(Sequences *sequences) {
+    finish_prompts(sequences);
     sequences->rows = 0;
-    sequences->prompt = false;
 }
 
 Status sequences_add(Sequences *sequences, int64_t *row, int64_t slot, int32_t token,
                      Diag *diag) {
+    finish_prompts(sequences);
     TRY(check_token(sequences, sequences->length[slot], token, diag));
     *row = put_row(sequences, slot, token);
     return STATUS_OK;
 }
 
 void sequences_step(Sequences *sequences) {
+    finish_prompts(sequences);
     if (sequences->rows > 0) run(sequences);
 }
 

@@ -32,8 +32,10 @@ void sequences_destroy(Sequences *sequences);
 const SequencesOptions *sequences_options(const Sequences *sequences);
 int64_t sequences_vocabulary(const Sequences *sequences);
 
-/* Begins a sequence in a slot with tokens, in blocks and without logits; none are fine.
- * Fails with STATUS_MODEL when an id has no row or the capacity is exceeded. */
+/* Begins a sequence in a slot with tokens, without logits; none are fine. Sequences that
+ * are begun one after the other are computed together, in blocks, by the next call that
+ * needs them; the list of the next step's rows is empty then. Fails with STATUS_MODEL
+ * when an id has no row or the capacity is exceeded. */
 Status sequences_begin(Sequences *sequences, int64_t slot, const int32_t *tokens,
                        int64_t count, Diag *diag);
 

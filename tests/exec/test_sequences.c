@@ -177,11 +177,44 @@ static void test_limits(void **state) {
     diag_destroy(diag);
 }
 
+/* Prompts that wait for others are computed when they are asked for: as copies, when
+ * their slot begins anew, and where they are cut by the end of a block. */
+static void test_prompts_together(void **state) {
+    (void)state;
+    Model *model = llama_model();
+    float *want = decode_streams(model, STEP_F32);
+    for (int threads = 1; threads <= 3; threads++) {
+        Sequences *sequences = open_sequences(model, 6, threads, STEP_F32);
+        for (int slot = 0; slot < 5; slot++) begin(sequences, slot, slot, 89 - slot);
+        begin(sequences, 2, 4, 7); /* anew, before it was computed */
+        sequences_copy(sequences, 2, 5);
+        static const int STREAM[] = {0, 1, 4, 3, 4, 4};
+        Diag *diag = diag_create();
+        sequences_clear(sequences);
+        for (int64_t slot = 5, row; slot >= 0; slot--) {
+            const int64_t t = sequences_position(sequences, slot);
+            assert_ok(
+                sequences_add(sequences, &row, slot, stream_token(STREAM[slot], t), diag),
+                diag);
+        }
+        sequences_step(sequences);
+        for (int64_t slot = 0; slot < 6; slot++) {
+            const int64_t t = sequences_position(sequences, slot) - 1;
+            assert_memory_equal(sequences_logits(sequences, 5 - slot),
+                                want + (STREAM[slot] * LONG + t) * WORDS,
+                                WORDS * sizeof *want);
+        }
+        diag_destroy(diag);
+        sequences_destroy(sequences);
+    }
+    free(want);
+    model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_prompts_together),
+        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_each),
         cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
