@@ -67,13 +67,13 @@ async function prompt() {
     for (let i = -1; i < count; i++) {
         await sequence.clearHistory();
         const start = performance.now();
-        for await (const _ of sequence.evaluate(words(size, i), { temperature: 0, yieldEogToken: true })) break;
+        for await (const _ of sequence.evaluate(words(size, i + 1), { temperature: 0, yieldEogToken: true })) break;
         if (i >= 0) times.push(performance.now() - start);
     }
 }
 // All texts side by side; their first token, which takes the prompt in, does not count.
 async function batch() {
-    const place = await loaded.createContext({ contextSize: (count + 16) * size, batchSize: 512, threads, sequences: size });
+    const place = await loaded.createContext({ contextSize: count + 16, batchSize: size, threads, sequences: size });
     const sequences = Array.from({ length: size }, () => place.getSequence());
     for (let round = 0; round < 5; round++) {
         for (const sequence of sequences) await sequence.clearHistory();
