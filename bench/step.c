@@ -102,8 +102,14 @@ static int64_t below_of(const Graph *graph, const Node *input, int64_t classes) 
     return 0;
 }
 
+/* What a model gives: its logits, or of one without a head its first output. */
+static Node *result_of(const Graph *graph) {
+    Node *logits = graph_output(graph, "logits");
+    return logits ? logits : graph->outputs[0].node;
+}
+
 static void noise_init(Noise *noise, const Graph *graph, int64_t count, int64_t tokens) {
-    const Type *logits = &graph_output(graph, "logits")->type;
+    const Type *logits = &result_of(graph)->type;
     const int64_t classes = logits->dim[logits->rank - 1];
     int columns = 0;
     for (const Node *node = graph->first; node; node = node->next) {
@@ -158,7 +164,7 @@ static Status meter_count(void *self, const Fetch *what, const float *const *val
 
 /* One batch for each thread, then those that are timed. */
 static double time_forward(const Bench *b, double *processor) {
-    Node *logits = graph_output(b->model->graph, "logits");
+    Node *logits = result_of(b->model->graph);
     Meter meter = {.first = b->batch * b->threads};
     require(forward_batches(b->model->graph, &logits, 1, &b->noise.base,
                             b->batch * (b->threads + b->batches), b->batch, b->threads,
