@@ -20,6 +20,7 @@
 #ifndef COMPRESS_SESSION_SESSION_H
 #define COMPRESS_SESSION_SESSION_H
 
+#include "exec/run/ranks.h"
 #include "io/datasets/dataset.h"
 #include "io/formats/save.h"
 #include "session/report/events.h"
@@ -124,6 +125,7 @@ typedef struct Session {
     Watch watch;                /* of the steps: events, and what the options watch */
     int step;                   /* that runs, from 0 */
     double step_start;          /* when it began */
+    RanksTraffic step_traffic;  /* with other ranks before it */
 } Session;
 
 /* Reads the recipe as a document, with the changes of options->sets; nothing else of the

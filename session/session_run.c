@@ -1,7 +1,6 @@
 /* Sessions: planning and running the steps, telling of them, and writing what comes of
  * it. */
 #include "exec/linalg/products.h"
-#include "exec/run/ranks.h"
 #include "exec/run/ticker.h"
 #include "io/datasets/dataset_hash.h"
 #include "io/files/file.h"
@@ -91,8 +90,20 @@ static void begin_step(void *self, const Recipe *recipe, int index) {
     const SessionOptions *options = &session->options;
     session->step = index;
     session->step_start = ticker_seconds();
+    session->step_traffic = ranks_traffic();
     tell_step(session, "step_begin", index, NULL);
     if (options->step_begin) options->step_begin(options->self, recipe, index);
+}
+
+/* What talking to other ranks took since the step began: bytes that this one sent, and
+ * seconds, waiting included. */
+static void put_traffic(Arena *arena, Tree *values, const RanksTraffic *before) {
+    if (ranks_count() == 1) return;
+    const RanksTraffic now = ranks_traffic();
+    Tree *map = tree_put_map(arena, values, "ranks");
+    tree_put_int(arena, map, "count", ranks_count());
+    tree_put_int(arena, map, "sent_bytes", (int64_t)(now.bytes - before->bytes));
+    tree_put_real(arena, map, "seconds", now.seconds - before->seconds);
 }
 
 /* Event: a step ended; of one that measures, what it measured comes before. */
@@ -106,6 +117,7 @@ static void tell_end(Session *session, const ReportStep *row) {
     tree_put_real(arena, values, "seconds", row->result.seconds);
     measure_put(arena, values, &row->result.measure);
     tree_put_bool(arena, values, "reused", row->result.reused);
+    put_traffic(arena, values, &session->step_traffic);
     if (row->failed) tree_put_bool(arena, values, "failed", true);
     events_put(session->events, "step_end", values);
     arena_destroy(arena);
