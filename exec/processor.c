@@ -119,6 +119,7 @@ __attribute__((constructor)) static void choose(void) {
     const Processor wanted = find_level(getenv(VARIABLE));
     fixed = processor_has(wanted);
     chosen = fixed ? wanted : best_level();
+    blas_suit(LIBRARIES[chosen].core);
 }
 
 bool processor_fixed(void) {

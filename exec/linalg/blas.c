@@ -5,6 +5,9 @@
  * upper one and rows are columns, so nothing is transposed. */
 #include "exec/linalg/blas.h"
 
+#include "exec/linalg/onednn.h"
+#include "exec/linalg/products.h"
+
 #include <cblas.h>
 #include <lapacke.h>
 #include <pthread.h>
@@ -19,6 +22,22 @@ static void hold_library(void) {
 void blas_init(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, hold_library);
+}
+
+/* Of a library with kernels for many processors, which exports them; they are in no
+ * header of it. The first looks at the environment. */
+void gotoblas_dynamic_init(void) __attribute__((weak));
+void gotoblas_dynamic_quit(void) __attribute__((weak));
+
+void blas_suit(const char *core) {
+    static const char OLDEST[] = "Prescott", VARIABLE[] = "OPENBLAS_CORETYPE";
+    if (!core || getenv(VARIABLE) || strcmp(blas_core(), OLDEST) != 0 ||
+        !gotoblas_dynamic_init || !gotoblas_dynamic_quit)
+        return;
+    setenv(VARIABLE, core, 1);
+    gotoblas_dynamic_quit();
+    gotoblas_dynamic_init();
+    unsetenv(VARIABLE);
 }
 
 const char *blas_core(void) {
@@ -55,7 +74,8 @@ void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float
               float *c, int64_t ldc) {
     if (m == 1)
         gemv_f32(trans_b, n, k, alpha, a, trans_a ? lda : 1, b, ldb, beta, c);
-    else
+    else if (!products_onednn() ||
+             !onednn_gemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
         cblas_sgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), (blasint)m,
                     (blasint)n, (blasint)k, alpha, a, (blasint)lda, b, (blasint)ldb, beta,
                     c, (blasint)ldc);

@@ -12,6 +12,12 @@
  * program where it cannot. Further calls do nothing. */
 void blas_init(void);
 
+/* Has the library use the kernels `core` ("SkylakeX"; NULL = leave it) where those that
+ * it chose by itself are its oldest. That is what it does on every processor that is
+ * newer than the library, at a fifth of the speed. Does nothing where OPENBLAS_CORETYPE
+ * names kernels, or where the library has one set. Before anything is computed. */
+void blas_suit(const char *core);
+
 /* Name of the processor whose kernels the library has chosen: "Haswell". */
 const char *blas_core(void);
 

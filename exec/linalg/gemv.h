@@ -95,7 +95,7 @@ const float *matrix_scales(const Matrix *matrix);
 
 /* Panels that are packed at once while they are multiplied, at most, and the bytes that
  * floats of K columns take for that, for weights_times (exec/loops/loops.h). */
-enum { ROOM_PANELS = 2 };
+enum { ROOM_PANELS = 4 };
 static inline size_t matrix_room_bytes(int64_t columns) {
     return (size_t)columns * ROOM_PANELS * PANEL_ROWS * sizeof(float);
 }

@@ -400,6 +400,15 @@ bool onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64
     return done;
 }
 
+bool onednn_gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+                 const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                 float *c, int64_t ldc) {
+    if (m <= 0 || n <= 0 || k <= 0) return false;
+    parallel_alone();
+    return dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, a, lda, b,
+                      ldb, beta, c, ldc) == dnnl_success;
+}
+
 #else
 
 bool onednn_has(OnednnType type) {
@@ -436,6 +445,14 @@ size_t onednn_bytes(const OnednnMatrix *matrix) {
 bool onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
                   const float *bias, void *y) {
     (void)matrix, (void)rows, (void)x, (void)ldx, (void)bias, (void)y;
+    return false;
+}
+
+bool onednn_gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+                 const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                 float *c, int64_t ldc) {
+    (void)trans_a, (void)trans_b, (void)m, (void)n, (void)k, (void)alpha, (void)a;
+    (void)lda, (void)b, (void)ldb, (void)beta, (void)c, (void)ldc;
     return false;
 }
 

@@ -1,9 +1,10 @@
 /* What multiplies the rows of linears in float where no gradient is wanted: our own loops
  * with packed weights (exec/linalg/packed.h), OpenBLAS, or oneDNN with weights packed
- * once (exec/linalg/onednn.h). Everything else in float is OpenBLAS's. Results differ in
- * last bits between them. Those of our loops are one sum in order of the columns, with
- * fused steps where the processor has them (AVX2 with FMA, AVX-512: the same bytes), and
- * depend neither on threads nor on the rows that are computed together. */
+ * once (exec/linalg/onednn.h). All else in float, training included, is OpenBLAS's, or
+ * oneDNN's where that was chosen. Results differ in last bits between them. Those of our
+ * loops are one sum in order of the columns, with fused steps where the processor has
+ * them (AVX2 with FMA, AVX-512: the same bytes), and depend neither on threads nor on the
+ * rows that are computed together. */
 #ifndef COMPRESS_EXEC_LINALG_PRODUCTS_H
 #define COMPRESS_EXEC_LINALG_PRODUCTS_H
 

@@ -16,21 +16,27 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* Floats of a register. Tiles have 1, 2, 4 or VECTORS vectors; with the latter
- * VECTOR_PANELS panels, with one SOLO_PANELS: about as many sums as there are registers.
- */
+/* Floats of a register, and the largest tiles: with one vector SOLO_PANELS panels, else
+ * VECTORS vectors times PANELS panels of floats, FEW_VECTORS times FEW_PANELS of fewer
+ * bits, for whose widening registers are left. As many sums as there is room for: the
+ * fewer numbers are loaded for each product, and the less each one waits for the last. */
 #if defined(__AVX512F__)
-enum { LANES = 16, VECTORS = 8, VECTOR_PANELS = 2, SOLO_PANELS = 4 };
+enum { LANES = 16, SOLO_PANELS = 4, PANELS = 4, VECTORS = 6 };
+enum { FEW_PANELS = 2, FEW_VECTORS = 8 };
 #elif defined(__AVX2__)
-enum { LANES = 8, VECTORS = 6, VECTOR_PANELS = 1, SOLO_PANELS = 4 };
+enum { LANES = 8, SOLO_PANELS = 4, PANELS = 1, VECTORS = 6 };
+enum { FEW_PANELS = 1, FEW_VECTORS = 6 };
 #elif defined(__aarch64__)
-enum { LANES = 4, VECTORS = 6, VECTOR_PANELS = 1, SOLO_PANELS = 4 };
+enum { LANES = 4, SOLO_PANELS = 4, PANELS = 1, VECTORS = 6 };
+enum { FEW_PANELS = 1, FEW_VECTORS = 6 };
 #else
-enum { LANES = 4, VECTORS = 2, VECTOR_PANELS = 1, SOLO_PANELS = 2 };
+enum { LANES = 4, SOLO_PANELS = 2, PANELS = 1, VECTORS = 2 };
+enum { FEW_PANELS = 1, FEW_VECTORS = 2 };
 #endif
-_Static_assert((int)VECTOR_PANELS <= (int)ROOM_PANELS, "more panels than there is room");
-enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 16 };
+_Static_assert((int)PANELS <= (int)ROOM_PANELS, "more panels than there is room");
+enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 24 };
 enum { TRIO_PANELS = SOLO_PANELS < 3 ? SOLO_PANELS : 3 };
+enum { MIDDLE_PANELS = PANELS < 2 ? PANELS : 2 };
 
 #define VECTOR(type, bytes)                                                              \
     type __attribute__((vector_size(bytes), aligned(1), may_alias))
@@ -254,64 +260,85 @@ ALWAYS_INLINE void q4_group(const char *w, int64_t gap, const Vec *zero, const f
         *(Held *)sums = total;                                                           \
     }
 
-#define DEFINE_TILES(kind, DEFINE)                                                       \
+/* Tiles of one vector, and of several with so many panels. */
+#define DEFINE_SOLO(kind, DEFINE)                                                        \
     DEFINE(kind, single, 1, 1)                                                           \
     DEFINE(kind, duo, 2, 1)                                                              \
     DEFINE(kind, trio, TRIO_PANELS, 1)                                                   \
-    DEFINE(kind, solo, SOLO_PANELS, 1)                                                   \
-    DEFINE(kind, narrow2, 1, 2)                                                          \
-    DEFINE(kind, narrow4, 1, 4)                                                          \
-    DEFINE(kind, narrow, 1, VECTORS)                                                     \
-    DEFINE(kind, wide2, VECTOR_PANELS, 2)                                                \
-    DEFINE(kind, wide4, VECTOR_PANELS, 4)                                                \
-    DEFINE(kind, wide, VECTOR_PANELS, VECTORS)
-#define TILES(kind)                                                                      \
-    {                                                                                    \
-        {NULL, kind##_narrow2, kind##_narrow4, kind##_narrow}, {                         \
-            NULL, kind##_wide2, kind##_wide4, kind##_wide                                \
-        }                                                                                \
-    }
-#define SOLO_TILES(kind)                                                                 \
+    DEFINE(kind, solo, SOLO_PANELS, 1)
+#define DEFINE_WIDTH(kind, DEFINE, width, panels, vectors)                               \
+    DEFINE(kind, width##2, panels, 2)                                                    \
+    DEFINE(kind, width##4, panels, 4)                                                    \
+    DEFINE(kind, width, panels, vectors)
+#define SOLO(kind)                                                                       \
     { NULL, kind##_single, kind##_duo, kind##_trio, kind##_solo }
+#define WIDTH(kind, width)                                                               \
+    { NULL, kind##_##width##2, kind##_##width##4, kind##_##width }
+
+#define DEFINE_FLOATS(kind, DEFINE)                                                      \
+    DEFINE_SOLO(kind, DEFINE)                                                            \
+    DEFINE_WIDTH(kind, DEFINE, narrow, 1, VECTORS)                                       \
+    DEFINE_WIDTH(kind, DEFINE, middle, MIDDLE_PANELS, VECTORS)                           \
+    DEFINE_WIDTH(kind, DEFINE, wide, PANELS, VECTORS)
+#define DEFINE_FEW(kind, DEFINE)                                                         \
+    DEFINE_SOLO(kind, DEFINE)                                                            \
+    DEFINE_WIDTH(kind, DEFINE, narrow, 1, FEW_VECTORS)                                   \
+    DEFINE_WIDTH(kind, DEFINE, middle, FEW_PANELS, FEW_VECTORS)
 /* clang-format off */
-DEFINE_TILES(f32, DEFINE_TILE)
-DEFINE_TILES(put, DEFINE_PUT)
-DEFINE_TILES(add, DEFINE_ADD)
-DEFINE_TILES(bf16, DEFINE_TILE)
-DEFINE_TILES(q8, DEFINE_TILE)
-DEFINE_TILES(q4, DEFINE_Q4)
+DEFINE_FLOATS(f32, DEFINE_TILE)
+DEFINE_FLOATS(put, DEFINE_PUT)
+DEFINE_FLOATS(add, DEFINE_ADD)
+DEFINE_FEW(bf16, DEFINE_TILE)
+DEFINE_FEW(q8, DEFINE_TILE)
+DEFINE_FEW(q4, DEFINE_Q4)
 /* clang-format on */
 
-/* Several vectors: [kind][several panels][size]; the first size is for none. */
-enum { SIZES = 4 };
+/* Numbers of vectors that there are tiles for, and of panels. */
+enum { SIZES = 4, WIDTHS = 3 };
+typedef struct Sizes {
+    int vectors[SIZES], panels; /* the most */
+} Sizes;
+static const Sizes FLOATS = {{1, 2, 4, VECTORS}, PANELS};
+static const Sizes FEW = {{1, 2, 4, FEW_VECTORS}, FEW_PANELS};
+
 typedef void Tile(const Source *in, const float *x, int64_t ldx, Vec *sums);
-static Tile *const TILE[][2][SIZES] = {
-    [STEP_F32] = TILES(f32),
-    [STEP_BF16] = TILES(bf16),
-    [STEP_Q8] = TILES(q8),
-    [STEP_Q4] = TILES(q4),
-};
-static const int SIZE[SIZES] = {1, 2, 4, VECTORS};
-
-/* One vector: [kind][panels], up to SOLO_PANELS. */
-static Tile *const SOLO_TILE[][5] = {
-    [STEP_F32] = SOLO_TILES(f32),
-    [STEP_BF16] = SOLO_TILES(bf16),
-    [STEP_Q8] = SOLO_TILES(q8),
-    [STEP_Q4] = SOLO_TILES(q4),
+typedef struct Tiles {
+    const Sizes *sizes;
+    Tile *solo[5];                /* [panels] */
+    Tile *several[WIDTHS][SIZES]; /* of 1, 2 and 4 panels */
+} Tiles;
+static const Tiles TILES[] = {
+    [STEP_F32] = {&FLOATS,
+                  SOLO(f32),
+                  {WIDTH(f32, narrow), WIDTH(f32, middle), WIDTH(f32, wide)}},
+    [STEP_BF16] = {&FEW, SOLO(bf16), {WIDTH(bf16, narrow), WIDTH(bf16, middle)}},
+    [STEP_Q8] = {&FEW, SOLO(q8), {WIDTH(q8, narrow), WIDTH(q8, middle)}},
+    [STEP_Q4] = {&FEW, SOLO(q4), {WIDTH(q4, narrow), WIDTH(q4, middle)}},
 };
 
-/* The same that write, or with [1] add, to y. */
+/* The same of floats that write, or with [1] add, to y. */
 typedef void DirectTile(const Source *in, const float *x, int64_t ldx, float *y,
                         int64_t ldy);
-static DirectTile *const DIRECT_TILE[2][2][SIZES] = {TILES(put), TILES(add)};
-static DirectTile *const DIRECT_SOLO[2][5] = {SOLO_TILES(put), SOLO_TILES(add)};
+static DirectTile *const DIRECT[2][WIDTHS][SIZES] = {
+    {WIDTH(put, narrow), WIDTH(put, middle), WIDTH(put, wide)},
+    {WIDTH(add, narrow), WIDTH(add, middle), WIDTH(add, wide)}};
+static DirectTile *const DIRECT_SOLO[2][5] = {SOLO(put), SOLO(add)};
 
-/* Panels of a tile for n vectors where `left` are left: any number up to SOLO_PANELS for
- * one vector, else VECTOR_PANELS or one. */
-static int64_t tile_panels(int64_t left, int64_t n) {
+/* The index of the largest number of vectors that is at most `count`. */
+static int tile_size(const Sizes *sizes, int64_t count) {
+    int size = SIZES - 1;
+    while (sizes->vectors[size] > count) size--;
+    return size;
+}
+
+/* Panels of a tile of n vectors where `left` are left: any number up to SOLO_PANELS for
+ * one vector, else 1, 2 or 4, whose index is `width`. */
+static int64_t tile_panels(const Sizes *sizes, int64_t left, int64_t n, int *width) {
+    *width = 0;
     if (n == 1) return left < SOLO_PANELS ? left : SOLO_PANELS;
-    return left < VECTOR_PANELS ? 1 : VECTOR_PANELS;
+    while (*width + 1 < WIDTHS && 2 << *width <= left && 2 << *width <= sizes->panels)
+        ++*width;
+    return 1 << *width;
 }
 
 /* ---- products ---- */
@@ -346,26 +373,21 @@ static void put_panel(const Target *to, int64_t column, int64_t t, const Vec *su
     }
 }
 
-/* The largest tile's size, an index of SIZE, for so many vectors. */
-static int tile_size(int64_t count) {
-    int size = SIZES - 1;
-    while (SIZE[size] > count) size--;
-    return size;
-}
-
 /* `panels` panels from the one at `column` on, times all vectors. */
 static void times_panels(const Source *in, StepWeights kind, int64_t panels,
                          int64_t column, const float *x, int64_t ldx, int64_t count,
                          const Target *to) {
+    const Tiles *tiles = &TILES[kind];
     Vec sums[SUMS * PARTS];
     for (int64_t t = 0, n; t < count; t += n) {
-        const int size = tile_size(count - t);
-        n = SIZE[size];
+        const int size = tile_size(tiles->sizes, count - t);
+        n = tiles->sizes->vectors[size];
         for (int64_t p = 0, step; p < panels; p += step) {
             Source part = *in;
-            step = tile_panels(panels - p, n);
+            int width;
+            step = tile_panels(tiles->sizes, panels - p, n, &width);
             part.w += p * in->gap;
-            Tile *tile = n > 1 ? TILE[kind][step > 1][size] : SOLO_TILE[kind][step];
+            Tile *tile = n > 1 ? tiles->several[width][size] : tiles->solo[step];
             tile(&part, x + t * ldx, ldx, sums);
             for (int64_t i = 0; i < step * n; i++)
                 put_panel(to, column + (p + i / n) * PANEL_ROWS, t + i % n,
@@ -447,7 +469,7 @@ void REAL_FN(weights_times)(const Matrix *matrix, const float *w, bool transpose
     for (int64_t row = 0; row < M;) {
         const int64_t column = row;
         int64_t panels = 0;
-        for (; panels < VECTOR_PANELS && row < M; panels++, row += PANEL_ROWS) {
+        for (; panels < PANELS && row < M; panels++, row += PANEL_ROWS) {
             const int64_t lanes = M - row < PANEL_ROWS ? M - row : PANEL_ROWS;
             float *panel = room + panels * K * PANEL_ROWS;
             if (transposed)
@@ -463,15 +485,16 @@ void REAL_FN(panels_times)(const Panels *panels, const float *x, int64_t ldx, fl
                            int64_t ldy, int64_t count) {
     const int64_t size_of = sizeof(float);
     for (int64_t t = 0, n; t < count; t += n) {
-        const int size = tile_size(count - t);
-        n = SIZE[size];
+        const int size = tile_size(&FLOATS, count - t);
+        n = FLOATS.vectors[size];
         for (int64_t p = 0, step; p < panels->panels; p += step) {
             const Source in = {(const char *)(panels->w + p * panels->gap),
                                panels->step * size_of, panels->gap * size_of, panels->K,
                                NULL};
-            step = tile_panels(panels->panels - p, n);
-            DirectTile *tile = n > 1 ? DIRECT_TILE[panels->add][step > 1][size]
-                                     : DIRECT_SOLO[panels->add][step];
+            int width;
+            step = tile_panels(&FLOATS, panels->panels - p, n, &width);
+            DirectTile *tile =
+                n > 1 ? DIRECT[panels->add][width][size] : DIRECT_SOLO[panels->add][step];
             tile(&in, x + t * ldx, ldx, y + t * ldy + p * PANEL_ROWS, ldy);
         }
     }

@@ -25,6 +25,7 @@ typedef struct OnnxExport {
     const bool *whole;    /* by place among graph->storages: every user is a linear that
                              wants the transpose, so the file holds that */
     bool by_rows;         /* act=i8 rounds as this program does, else as onnxruntime */
+    bool with_sign;       /* weights of 8 bits keep their sign in products with act=i8 */
     bool cached;          /* states of the tokens before come in and go out */
     const char *key_mask; /* cached: input [batch, total], 0 = token takes no part; NULL =
                              there is none */

@@ -192,11 +192,10 @@ static const char *turned_numbers(OnnxExport *x, const Storage *storage) {
     return onnx_keep(b, key, ONNX_TRANSPOSE(b, y, 1, 0));
 }
 
-/* The same as products want them: bytes without a sign, 128 more. On processors without
- * VNNI onnxruntime adds up pairs of products in 16 bits, which products of bytes without
- * and with a sign go beyond; of two without it does not. It computes these when it loads.
- */
-static const char *whole_numbers(OnnxExport *x, const Storage *storage) {
+/* The same without a sign, 128 more. On processors without VNNI onnxruntime adds up pairs
+ * of products in 16 bits, which products of bytes without and with a sign go beyond; of
+ * two without it does not. It computes these when it loads. */
+static const char *unsigned_numbers(OnnxExport *x, const Storage *storage) {
     OnnxBuild *b = x->b;
     const char *key = arena_printf(b->arena, "bytes %s", storage->name);
     const char *y = onnx_kept(b, key);
@@ -212,8 +211,11 @@ static const char *multiply_numbers(OnnxExport *x, const Node *node,
     OnnxBuild *b = x->b;
     const int32_t real = b->real;
     const Rounded r = round_operand(x, node);
-    const char *y = ONNX_NODE(b, "MatMulInteger", r.numbers, whole_numbers(x, storage),
-                              r.middle, onnx_u8(b, U8_MIDDLE));
+    const char *y = x->with_sign ? ONNX_NODE(b, "MatMulInteger", r.numbers,
+                                             turned_numbers(x, storage), r.middle)
+                                 : ONNX_NODE(b, "MatMulInteger", r.numbers,
+                                             unsigned_numbers(x, storage), r.middle,
+                                             onnx_u8(b, U8_MIDDLE));
     y = onnx_cast(b, y, ONNX_F32);
     const char *scales = onnx_stored(b, storage, ONNX_SCALES, NULL, 0), *both;
     if (x->by_rows) /* not a Mul: onnxruntime would take it for one scale of all rows */

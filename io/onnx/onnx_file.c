@@ -192,7 +192,8 @@ Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
                        const OnnxOptions *options, Written *written, Diag *diag) {
     Arena *arena = arena_create();
     OnnxExport x = {.graph = model->graph,
-                    .by_rows = options->activations == ONNX_ACTIVATIONS_ROWS};
+                    .by_rows = options->activations == ONNX_ACTIVATIONS_ROWS,
+                    .with_sign = options->bytes == ONNX_BYTES_SIGNED};
     graph_number(model->graph);
     x.b = onnx_build_create(arena, half ? ONNX_F16 : ONNX_F32);
     x.values = ARENA_ARRAY(arena, const char *, (size_t)model->graph->node_count + 1);

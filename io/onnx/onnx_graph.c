@@ -16,6 +16,10 @@ const Field ONNX_FIELDS[] = {
         OnnxOptions, activations, "dynamic|rows",
         "values of 8 bits in front of products: rounded all alike, which onnxruntime "
         "has an operator for, or each row by its own scale, as this program does"),
+    F_CHOICE(OnnxOptions, bytes, "unsigned|signed",
+             "weights of 8 bits in products with such values: without a sign, for exact "
+             "sums in onnxruntime on every processor; or with it, twice as fast where "
+             "there is VNNI and wrong where not"),
     F_BOOL(OnnxOptions, cache,
            "decoders take the states of the tokens before and hand out the next ones"),
     F_INT(OnnxOptions, external_above, 0, 2000000000,

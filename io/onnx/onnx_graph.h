@@ -18,9 +18,16 @@ typedef enum OnnxActivations {
     ONNX_ACTIVATIONS_ROWS     /* one for each row, as this program computes */
 } OnnxActivations;
 
+/* How weights of 8 bits stand in products with such values. */
+typedef enum OnnxBytes {
+    ONNX_BYTES_UNSIGNED, /* without a sign: onnxruntime is exact on every processor */
+    ONNX_BYTES_SIGNED    /* as they are: faster with VNNI, wrong sums without */
+} OnnxBytes;
+
 typedef struct OnnxOptions {
     int exits;              /* OnnxExits */
     int activations;        /* OnnxActivations */
+    int bytes;              /* OnnxBytes */
     bool cache;             /* states of decoders come in and go out */
     int64_t external_above; /* bytes from which weights stand in a file beside */
 } OnnxOptions;

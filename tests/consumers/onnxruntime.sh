@@ -134,6 +134,8 @@ for model in bert llama vit marian; do
     done
     line "onnxruntime: $model, int8 rows" onnx_outputs "$file" 'quantize: {dtype: int8, activations: int8}' 0.01 rows
     line "onnxruntime: $model, int8 dynamic" onnx_outputs "$file" 'quantize: {dtype: int8, activations: int8}' 0.15 dynamic
+    ! grep -qE 'avx512_vnni|avx_vnni' /proc/cpuinfo ||
+        line "onnxruntime: $model, int8 rows, signed" onnx_outputs "$file" 'quantize: {dtype: int8, activations: int8}' 0.01 'rows, bytes: signed'
 done
 line "onnxruntime: bert, exits, int4" onnx_outputs "$bert" 'add_exits: {init: copy}, quantize: {dtype: int4}'
 line "onnxruntime: llama, t2r, int8" onnx_outputs "$llama" 'attention_to_t2r: {feature_size: 8}, quantize: {dtype: int8}'

@@ -173,6 +173,60 @@ static void test_rows(void **state) {
         }
 }
 
+/* Element (i, j) of op(A). */
+static float *element(float *a, bool transposed, int64_t lda, int64_t i, int64_t j) {
+    return &a[transposed ? j * lda + i : i * lda + j];
+}
+
+/* C = alpha op(A) op(B) + beta C, all ways to store A and B, with rows that are apart,
+ * against sums in double. */
+static void check_gemm(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b,
+                       float beta) {
+    const int64_t lda = (trans_a ? m : k) + 3, ldb = (trans_b ? k : n) + 1, ldc = n + 2;
+    float *a = calloc((size_t)(lda * (trans_a ? k : m)), sizeof *a);
+    float *b = calloc((size_t)(ldb * (trans_b ? n : k)), sizeof *b);
+    float *c = calloc((size_t)(ldc * m), sizeof *c);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t l = 0; l < k; l++)
+            *element(a, trans_a, lda, i, l) =
+                (float)random_normal(1, (uint64_t)(i * k + l));
+    for (int64_t l = 0; l < k; l++)
+        for (int64_t j = 0; j < n; j++)
+            *element(b, trans_b, ldb, l, j) =
+                (float)random_normal(2, (uint64_t)(l * n + j));
+    for (int64_t i = 0; i < ldc * m; i++) c[i] = 7;
+    assert_true(
+        onednn_gemm(trans_a, trans_b, m, n, k, 0.5f, a, lda, b, ldb, beta, c, ldc));
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < ldc; j++) {
+            double sum = j < n ? 7.0 * beta : 7, size = fabs(sum);
+            for (int64_t l = 0; j < n && l < k; l++) {
+                const double term = 0.5 * *element(a, trans_a, lda, i, l) *
+                                    *element(b, trans_b, ldb, l, j);
+                sum += term;
+                size += fabs(term);
+            }
+            assert_float_equal(c[i * ldc + j], sum, 1e-6 * size);
+        }
+    free(a);
+    free(b);
+    free(c);
+}
+
+static void test_gemm(void **state) {
+    (void)state;
+    float one = 1;
+    if (skipped(ONEDNN_F32)) return;
+    static const int64_t shapes[][3] = {
+        {2, 1, 1}, {5, 3, 9}, {64, 48, 33}, {130, 65, 257}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int way = 0; way < 8; way++)
+            check_gemm(shapes[i][0], shapes[i][1], shapes[i][2], way & 1, way & 2,
+                       way & 4 ? 1 : 0);
+    assert_false(onednn_gemm(false, false, 1, 1, 0, 1, &one, 1, &one, 1, 0, &one, 1));
+    assert_float_equal(one, 1, 0);
+}
+
 typedef struct Lanes {
     Case *c;
     char **y;
@@ -244,9 +298,10 @@ static void test_refusal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),     cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_rows),       cmocka_unit_test(test_lanes),
-        cmocka_unit_test(test_no_product), cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_rows),    cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_lanes),   cmocka_unit_test(test_no_product),
+        cmocka_unit_test(test_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

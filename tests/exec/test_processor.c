@@ -59,6 +59,14 @@ static void test_refusals(void **state) {
     assert_true(strlen(blas_core()) > 0);
 }
 
+/* The linear-algebra library uses kernels of the processor, not its oldest ones, also
+ * where it is older than the processor: AVX2 is faster than them by far. */
+static void test_library(void **state) {
+    (void)state;
+    if (getenv("OPENBLAS_CORETYPE") || !processor_has(PROCESSOR_V3)) skip();
+    assert_string_not_equal(blas_core(), "Prescott");
+}
+
 enum { COUNT = 1003 };
 
 typedef struct Run {
@@ -111,9 +119,8 @@ static void test_loops(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_level),
-        cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_level),    cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_library),
         cmocka_unit_test(test_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -232,17 +232,21 @@ static void test_activations(void **state) {
     const Tensor q8 = q8_shape(2, any), q4 = q4_shape(2, any, 32, false);
     static const char *const NAMES[] = {"bert", "llama"};
     (void)state;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 16; i++) {
+        const bool q8s = i % 8 < 4, with_sign = i >= 8;
         OnnxOptions options = ONNX_DEFAULTS;
         options.activations =
             i / 2 % 2 ? ONNX_ACTIVATIONS_ROWS : ONNX_ACTIVATIONS_DYNAMIC;
-        Model *model =
-            few_bits_model(NAMES[i % 2], i < 4 ? &q8 : &q4, i < 4 ? &q8 : NULL);
+        options.bytes = with_sign ? ONNX_BYTES_SIGNED : ONNX_BYTES_UNSIGNED;
+        Model *model = few_bits_model(NAMES[i % 2], q8s ? &q8 : &q4, q8s ? &q8 : NULL);
         round_activations(model->graph);
         write_model(model, &options);
         const int linears = linears_of(model);
         const int rounded = operators(i / 2 % 2 ? "Round" : "DynamicQuantizeLinear");
-        assert_int_equal(operators(i < 4 ? "MatMulInteger" : "MatMulNBits"), linears);
+        assert_int_equal(operators(q8s ? "MatMulInteger" : "MatMulNBits"), linears);
+        const int shifted = operators("Cast") - (q8s ? linears : 0);
+        if (q8s && !with_sign) assert_true(shifted >= linears); /* to i32 and back */
+        if (q8s && with_sign && !options.activations) assert_true(shifted < linears);
         if (rounded < linears / 2 || rounded > linears * 3 / 4)
             fail_msg("%d values are rounded for %d products", rounded, linears);
         Model *back = load_model(path);
@@ -292,11 +296,13 @@ static void test_without_notes(void **state) {
     const int64_t any[] = {1, 32};
     const Tensor q8 = q8_shape(2, any), q4 = q4_shape(2, any, 32, true);
     (void)state;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         Model *model = few_bits_model(i % 3 == 1 ? "llama" : "bert",
                                       i % 3 < 2 ? &q8 : &q4, i % 3 < 2 ? &q8 : NULL);
+        OnnxOptions options = ONNX_DEFAULTS;
         if (i >= 3) round_activations(model->graph);
-        write_model(model, &ONNX_DEFAULTS);
+        options.bytes = i == 4 ? ONNX_BYTES_SIGNED : ONNX_BYTES_UNSIGNED;
+        write_model(model, &options);
         forget_notes(path);
         Model *back = load_model(path);
         expect_real(model, back);
