@@ -60,7 +60,7 @@ static const Flag flags[] = {
     {"products", "LIBRARY",
      F_CHOICE(Flags, products, PRODUCTS_NAMES,
               "what multiplies with weights in inference: packed, our own loops (auto); "
-              "openblas; onednn, if it is there")},
+              "openblas; onednn, if it is there, and in training as well")},
     {"prompt", "TEXT",
      F_STRING(Flags, prompt, "text to go on from, or sentence to translate",
               .empty = true)},
