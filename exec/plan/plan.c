@@ -57,6 +57,21 @@ void plan_destroy(Plan *plan) {
     free(plan);
 }
 
+void plan_last_writes(const Plan *plan, int64_t size, int64_t count, int *last) {
+    for (int64_t k = 0; k < count; k++) last[k] = -1;
+    for (int i = 0; i < plan->node_count; i++) {
+        const PlanNode *user = &plan->nodes[i];
+        for (int j = 0; user->backward >= 0 && j < user->in_count; j++) {
+            if (user->in[j].write == GRADIENT_NONE) continue;
+            const PlanNode *operand = &plan->nodes[user->in[j].node];
+            if (!plan_is_param(operand) || operand->offset < 0) continue;
+            const int64_t end = operand->offset + operand->count;
+            for (int64_t k = operand->offset / size; k < count && k * size < end; k++)
+                if (last[k] < user->backward) last[k] = user->backward;
+        }
+    }
+}
+
 size_t plan_workspace_bytes(const Plan *plan) {
     return plan->bytes;
 }

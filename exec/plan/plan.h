@@ -135,6 +135,11 @@ int64_t plan_index_limit(const Plan *plan, const Node *input);
 /* Samples per run (the N it was planned for). */
 int64_t plan_samples(const Plan *plan);
 
+/* When the gradients of weights are complete: of ranges of `size` elements each of the
+ * array of gradients, `count` of them, last[i] is the time of the last backward call that
+ * adds to range i; -1 = none does. */
+void plan_last_writes(const Plan *plan, int64_t size, int64_t count, int *last);
+
 /* Appends a table for people: each call with its buffers' offsets and lifetimes. */
 void plan_print(Text *text, const Plan *plan);
 

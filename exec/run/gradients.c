@@ -143,8 +143,10 @@ static Status share_parts(const Gradients *g, int64_t parts, float **gradients,
                           float *sum, Diag *diag) {
     const int64_t count = params_gradient_count(g->run->params);
     if (ranks_count() == 1) return STATUS_OK;
-    GradientExchange *exchange = gradient_exchange_create(parts, count, g->run->threads);
-    Status status = gradient_exchange_run(exchange, gradients, sum, diag);
+    GradientExchange *exchange =
+        gradient_exchange_create(parts, count, 1, g->run->threads, NULL);
+    Status status = gradient_exchange_begin(exchange, gradients, sum, diag);
+    if (status == STATUS_OK) status = gradient_exchange_finish(exchange, diag);
     gradient_exchange_destroy(exchange);
     if (status == STATUS_OK) status = rank_parts_gather(sum, count, diag);
     return status;

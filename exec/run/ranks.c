@@ -255,3 +255,64 @@ Status ranks_exchange(const RanksMessage *send, int sends, const RanksMessage *r
     for (int i = 0; i < sends; i++) sent += send[i].bytes;
     return leave(mpi_exchange(send, sends, receive, receives, diag), began, sent);
 }
+
+Status ranks_gather_pieces(const RanksMessage *pieces, int count, Diag *diag) {
+    Status status;
+    double began;
+    uint64_t sent = 0;
+    if (!enter(&status, &began, diag)) return status;
+    for (int i = 0; i < count; i++)
+        if (pieces[i].rank != (job.number + 1) % job.count) sent += pieces[i].bytes;
+    return leave(mpi_gather_pieces(pieces, count, diag), began, sent);
+}
+
+/* ---- transfers ---- */
+
+struct RanksTransfer {
+    MpiTransfer *messages;
+};
+
+RanksTransfer *ranks_transfer_create(void) {
+    RanksTransfer *transfer = memory_alloc(1, sizeof *transfer);
+    if (job.joined) transfer->messages = mpi_transfer_create();
+    return transfer;
+}
+
+void ranks_transfer_destroy(RanksTransfer *transfer) {
+    if (!transfer) return;
+    if (transfer->messages) mpi_transfer_destroy(transfer->messages);
+    free(transfer);
+}
+
+static Status transfer_start(RanksTransfer *transfer, const RanksMessage *messages,
+                             int count, bool receive, Diag *diag) {
+    const double began = ticker_seconds();
+    uint64_t sent = 0;
+    if (job.failed != STATUS_OK || count == 0) return job.failed;
+    for (int i = 0; i < count && !receive; i++) sent += messages[i].bytes;
+    return leave(mpi_transfer_start(transfer->messages, messages, count, receive, diag),
+                 began, sent);
+}
+
+Status ranks_transfer_send(RanksTransfer *transfer, const RanksMessage *messages,
+                           int count, Diag *diag) {
+    return transfer_start(transfer, messages, count, false, diag);
+}
+
+Status ranks_transfer_receive(RanksTransfer *transfer, const RanksMessage *messages,
+                              int count, Diag *diag) {
+    return transfer_start(transfer, messages, count, true, diag);
+}
+
+Status ranks_transfer_done(RanksTransfer *transfer, bool *done, Diag *diag) {
+    const double began = ticker_seconds();
+    *done = true;
+    if (job.failed != STATUS_OK || !transfer->messages) return job.failed;
+    return leave(mpi_transfer_wait(transfer->messages, done, diag), began, 0);
+}
+
+Status ranks_transfer_wait(RanksTransfer *transfer, Diag *diag) {
+    const double began = ticker_seconds();
+    if (job.failed != STATUS_OK || !transfer->messages) return job.failed;
+    return leave(mpi_transfer_wait(transfer->messages, NULL, diag), began, 0);
+}

@@ -75,13 +75,43 @@ typedef struct RanksMessage {
     size_t bytes;
 } RanksMessage;
 
+/* Collective. Each of the pieces, which its rank brings, comes to all: the same pieces,
+ * in the same order, in every rank. */
+Status ranks_gather_pieces(const RanksMessage *pieces, int count, Diag *diag);
+
 /* Collective. Sends and receives messages of any number and size. Those from one rank to
  * another arrive in the order in which they were given; both have the same sizes. */
 Status ranks_exchange(const RanksMessage *send, int sends, const RanksMessage *receive,
                       int receives, Diag *diag);
 
+/* Messages that are under way while the rank does something else. What begins outside of
+ * a collective has no vote: it is begun after one that all ranks have come well out of,
+ * and from there on each of them sends and receives its part, whatever comes of its own
+ * work, which it brings to the next vote. Nothing waits for ever then. */
+typedef struct RanksTransfer RanksTransfer;
+
+/* With nothing under way. */
+RanksTransfer *ranks_transfer_create(void);
+
+/* Of what has not failed nothing may be under way. NULL is allowed. */
+void ranks_transfer_destroy(RanksTransfer *transfer);
+
+/* Begins to send messages, or to receive them, in the order of ranks_exchange; `data` is
+ * in use until they have arrived. */
+Status ranks_transfer_send(RanksTransfer *transfer, const RanksMessage *messages,
+                           int count, Diag *diag);
+Status ranks_transfer_receive(RanksTransfer *transfer, const RanksMessage *messages,
+                              int count, Diag *diag);
+
+/* Whether all that the transfer has begun is done, which gets a push by asking. */
+Status ranks_transfer_done(RanksTransfer *transfer, bool *done, Diag *diag);
+
+/* Waits until it is. */
+Status ranks_transfer_wait(RanksTransfer *transfer, Diag *diag);
+
 /* Bytes of data that this rank has sent to others in collectives, those of a broadcast
- * counted once for each of them; and seconds it spent there, waiting included. */
+ * counted once for each of them, and in transfers; and seconds it spent there, waiting
+ * included. */
 typedef struct RanksTraffic {
     uint64_t bytes;
     double seconds;

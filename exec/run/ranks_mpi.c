@@ -68,45 +68,97 @@ Status mpi_broadcast(void *data, size_t bytes, int root, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Pieces of a list of messages. */
-static size_t count_pieces(const RanksMessage *messages, int count) {
-    size_t pieces = 0;
-    for (int i = 0; i < count; i++) pieces += (messages[i].bytes + PIECE - 1) / PIECE;
-    return pieces;
+/* ---- messages under way ---- */
+
+struct MpiTransfer {
+    MPI_Request *requests; /* one for each piece */
+    int *finished;         /* room for what MPI says of them: which are done, and how */
+    MPI_Status *statuses;  /* (gcc warns of MPICH's way to ignore them) */
+    int count, room;
+};
+
+MpiTransfer *mpi_transfer_create(void) {
+    return memory_alloc(1, sizeof(MpiTransfer));
 }
 
-/* Begins to send or receive a list of messages, piece by piece. */
-static Status start(const RanksMessage *messages, int count, bool receive,
-                    MPI_Request *requests, int *started, Diag *diag) {
+void mpi_transfer_destroy(MpiTransfer *transfer) {
+    free(transfer->requests);
+    free(transfer->finished);
+    free(transfer->statuses);
+    free(transfer);
+}
+
+/* Room for one more piece. */
+static MPI_Request *add_request(MpiTransfer *transfer) {
+    if (transfer->count == transfer->room) {
+        const size_t room = 2 * (size_t)transfer->room + 16;
+        transfer->requests =
+            memory_grow(transfer->requests, room, sizeof *transfer->requests);
+        transfer->finished =
+            memory_grow(transfer->finished, room, sizeof *transfer->finished);
+        transfer->statuses =
+            memory_grow(transfer->statuses, room, sizeof *transfer->statuses);
+        transfer->room = (int)room;
+    }
+    return &transfer->requests[transfer->count];
+}
+
+Status mpi_transfer_start(MpiTransfer *transfer, const RanksMessage *messages, int count,
+                          bool receive, Diag *diag) {
     for (int i = 0; i < count; i++) {
         const RanksMessage *m = &messages[i];
         for (size_t at = 0; at < m->bytes; at += PIECE) {
             char *data = (char *)m->data + at;
             const int bytes = piece_of(m->bytes - at);
-            MPI_Request *request = &requests[*started];
+            MPI_Request *request = add_request(transfer);
             TRY(check(receive ? MPI_Irecv(data, bytes, MPI_BYTE, m->rank, TAG,
                                           MPI_COMM_WORLD, request)
                               : MPI_Isend(data, bytes, MPI_BYTE, m->rank, TAG,
                                           MPI_COMM_WORLD, request),
                       diag));
-            ++*started;
+            transfer->count++;
         }
     }
     return STATUS_OK;
 }
 
+/* Drops the requests that are done. */
+static Status drop_finished(MpiTransfer *transfer, Diag *diag) {
+    int finished = 0, left = 0;
+    TRY(check(MPI_Testsome(transfer->count, transfer->requests, &finished,
+                           transfer->finished, transfer->statuses),
+              diag));
+    if (finished == 0 || finished == MPI_UNDEFINED) return STATUS_OK;
+    for (int i = 0; i < transfer->count; i++)
+        if (transfer->requests[i] != MPI_REQUEST_NULL)
+            transfer->requests[left++] = transfer->requests[i];
+    transfer->count = left;
+    return STATUS_OK;
+}
+
+Status mpi_transfer_wait(MpiTransfer *transfer, bool *done, Diag *diag) {
+    if (done) {
+        TRY(drop_finished(transfer, diag));
+        *done = transfer->count == 0;
+        return STATUS_OK;
+    }
+    const int count = transfer->count;
+    transfer->count = 0;
+    return check(MPI_Waitall(count, transfer->requests, transfer->statuses), diag);
+}
+
 Status mpi_exchange(const RanksMessage *send, int sends, const RanksMessage *receive,
                     int receives, Diag *diag) {
-    const size_t pieces = count_pieces(send, sends) + count_pieces(receive, receives);
-    MPI_Request *requests = memory_alloc(pieces + 1, sizeof *requests);
-    int started = 0;
-    Status status = start(receive, receives, true, requests, &started, diag);
-    if (status == STATUS_OK) status = start(send, sends, false, requests, &started, diag);
+    MpiTransfer *transfer = mpi_transfer_create();
+    Status status = mpi_transfer_start(transfer, receive, receives, true, diag);
     if (status == STATUS_OK)
-        status = check(MPI_Waitall(started, requests, MPI_STATUSES_IGNORE), diag);
-    free(requests);
+        status = mpi_transfer_start(transfer, send, sends, false, diag);
+    if (status == STATUS_OK) status = mpi_transfer_wait(transfer, NULL, diag);
+    mpi_transfer_destroy(transfer);
     return status;
 }
+
+/* ---- gathering ---- */
 
 /* By MPI's own gather. */
 static Status gather_small(void *all, const size_t *bytes, int ranks, Diag *diag) {
@@ -122,32 +174,57 @@ static Status gather_small(void *all, const size_t *bytes, int ranks, Diag *diag
     return check(code, diag);
 }
 
-/* Each rank hands its part to the next one, then the part that came, and so on. */
-static Status gather_ring(void *all, const size_t *bytes, int ranks, int me, Diag *diag) {
+/* The pieces of one rank, as messages to or from another. Returns how many. */
+static int pieces_of(int owner, const RanksMessage *pieces, int count, int other,
+                     RanksMessage *out) {
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        if (pieces[i].rank != owner) continue;
+        out[found] = pieces[i];
+        out[found++].rank = other;
+    }
+    return found;
+}
+
+/* A ring: each rank hands its pieces to the next one, then those that came, and so on. */
+Status mpi_gather_pieces(const RanksMessage *pieces, int count, Diag *diag) {
+    int ranks = 1, me = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    RanksMessage *out = memory_alloc((size_t)count + 1, sizeof *out);
+    RanksMessage *in = memory_alloc((size_t)count + 1, sizeof *in);
+    const int next = (me + 1) % ranks, before = (me - 1 + ranks) % ranks;
+    Status status = STATUS_OK;
+    for (int step = 0; step + 1 < ranks && status == STATUS_OK; step++) {
+        const int from = (me - step + ranks) % ranks;
+        const int sends = pieces_of(from, pieces, count, next, out);
+        const int receives =
+            pieces_of((from - 1 + ranks) % ranks, pieces, count, before, in);
+        status = mpi_exchange(out, sends, in, receives, diag);
+    }
+    free(out);
+    free(in);
+    return status;
+}
+
+/* Large parts go round as pieces. */
+static Status gather_ring(void *all, const size_t *bytes, int ranks, Diag *diag) {
     RanksMessage *parts = memory_alloc((size_t)ranks, sizeof *parts);
     size_t at = 0;
-    Status status = STATUS_OK;
     for (int r = 0; r < ranks; at += bytes[r++])
-        parts[r] = (RanksMessage){.data = (char *)all + at, .bytes = bytes[r]};
-    for (int step = 0; step + 1 < ranks && status == STATUS_OK; step++) {
-        RanksMessage out = parts[(me - step + ranks) % ranks];
-        RanksMessage in = parts[(me - step - 1 + ranks) % ranks];
-        out.rank = (me + 1) % ranks;
-        in.rank = (me - 1 + ranks) % ranks;
-        status = mpi_exchange(&out, 1, &in, 1, diag);
-    }
+        parts[r] = (RanksMessage){r, (char *)all + at, bytes[r]};
+    const Status status = mpi_gather_pieces(parts, ranks, diag);
     free(parts);
     return status;
 }
 
 Status mpi_gather(void *all, const size_t *bytes, Diag *diag) {
-    int ranks = 1, me = 0;
+    int ranks = 1;
     size_t total = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
     for (int r = 0; r < ranks; r++) total += bytes[r];
     return total <= SMALL ? gather_small(all, bytes, ranks, diag)
-                          : gather_ring(all, bytes, ranks, me, diag);
+                          : gather_ring(all, bytes, ranks, diag);
 }
 
 #else
@@ -189,6 +266,30 @@ Status mpi_gather(void *all, const size_t *bytes, Diag *diag) {
 Status mpi_exchange(const RanksMessage *send, int sends, const RanksMessage *receive,
                     int receives, Diag *diag) {
     (void)send, (void)sends, (void)receive, (void)receives, (void)diag;
+    return STATUS_INTERNAL;
+}
+
+Status mpi_gather_pieces(const RanksMessage *pieces, int count, Diag *diag) {
+    (void)pieces, (void)count, (void)diag;
+    return STATUS_INTERNAL;
+}
+
+MpiTransfer *mpi_transfer_create(void) {
+    return NULL;
+}
+
+void mpi_transfer_destroy(MpiTransfer *transfer) {
+    (void)transfer;
+}
+
+Status mpi_transfer_start(MpiTransfer *transfer, const RanksMessage *messages, int count,
+                          bool receive, Diag *diag) {
+    (void)transfer, (void)messages, (void)count, (void)receive, (void)diag;
+    return STATUS_INTERNAL;
+}
+
+Status mpi_transfer_wait(MpiTransfer *transfer, bool *done, Diag *diag) {
+    (void)transfer, (void)done, (void)diag;
     return STATUS_INTERNAL;
 }
 

@@ -266,6 +266,10 @@ static const Bind *current(const Workspace *workspace) {
     return workspace->current < 0 ? NULL : &workspace->binds[workspace->current];
 }
 
+const Plan *workspace_plan(const Workspace *workspace) {
+    return current(workspace)->plan;
+}
+
 static const PlanNode *find_input(const Plan *plan, const char *name) {
     for (int i = 0; i < plan->node_count; i++) {
         const PlanNode *node = &plan->nodes[i];
@@ -432,5 +436,7 @@ void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradien
             if (step->node->in[j].write == GRADIENT_CLEAR_ADD)
                 memset(step->d_in[j].data, 0, (size_t)step->d_in[j].count * size);
         run_call(workspace, step, &mode);
+        if (mode.watch.called && step->d_in)
+            mode.watch.called(mode.watch.self, step->node->backward);
     }
 }

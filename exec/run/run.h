@@ -24,6 +24,9 @@ void workspace_share(Workspace *workspace, Team *team);
 /* Bytes of scratch that this takes for each thread but the first. */
 size_t workspace_share_bytes(const Plan *plan);
 
+/* The plan that is bound. */
+const Plan *workspace_plan(const Workspace *workspace);
+
 /* Binds the plan of a cache for so many samples padded as `what` is. Fails as
  * plan_cache_get and workspace_bind do. */
 Status workspace_bind_cached(Workspace *workspace, PlanCache *plans, int64_t samples,
@@ -48,6 +51,13 @@ typedef struct Coupled {
     int64_t samples;       /* of the mini-batch */
 } Coupled;
 
+/* Who hears of a backward run: called after each backward call, in order, with its time
+ * (PlanNode.backward), in the thread that runs. */
+typedef struct RunWatch {
+    void (*called)(void *self, int time); /* NULL = nobody */
+    void *self;
+} RunWatch;
+
 typedef struct RunMode {
     bool training;      /* stochastic ops draw */
     uint64_t key;       /* random key of the step */
@@ -56,6 +66,7 @@ typedef struct RunMode {
                            NULL, each call's own */
     const Coupled *coupled; /* see exec/train/coupling.h; NULL = every run computes such
                                losses on its own samples. In f32 alone */
+    RunWatch watch;         /* of a backward run */
 } RunMode;
 
 /* What op->count_rows of a node gives for the inputs that are bound now: before or after

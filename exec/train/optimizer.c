@@ -39,9 +39,9 @@ struct Optimizer {
     Segment *segments;
     int segment_count;
     int64_t weight_count, count;     /* elements: weights; all that is trained */
-    int64_t own, own_end;            /* those that this rank owns */
+    int64_t own_blocks;              /* those that this rank owns: rank_parts.h */
     float *weights, *average, *best; /* [count]; NULL = not used */
-    float *first, *second;           /* moments, from `own` on; NULL = not used */
+    float *first, *second;           /* moments, of own blocks; NULL = not used */
     bool has_best;                   /* `best` holds weights */
     Buf *state;
     Prior *prior;
@@ -118,9 +118,8 @@ static int moment_count(const TrainOptions *options) {
 
 /* Elements of a moment in this rank; one where it owns none, so that it has an array. */
 static int64_t moment_room(int64_t count) {
-    int64_t first, last;
-    rank_part(count, ranks_number(), &first, &last);
-    return last > first ? last - first : 1;
+    const int64_t own = rank_part_count(count);
+    return own > 0 ? own : 1;
 }
 
 static size_t state_bytes(const TrainOptions *options, int64_t count) {
@@ -167,7 +166,7 @@ Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params 
         optimizer->weights = values ? values : params_flat(params);
         const size_t blocks = (size_t)gradient_blocks(optimizer->weight_count) + 1;
         optimizer->sums = memory_alloc(blocks, sizeof *optimizer->sums);
-        rank_part(optimizer->count, ranks_number(), &optimizer->own, &optimizer->own_end);
+        optimizer->own_blocks = rank_part_blocks(optimizer->count);
         status = add_segments(optimizer, graph, plan, params, diag);
     }
     if (status == STATUS_OK) status = add_state(optimizer, diag);
@@ -250,7 +249,8 @@ static bool next_range(const Optimizer *optimizer, int *i, int64_t first, int64_
 typedef struct SumJob {
     Optimizer *optimizer;
     float *const *gradients;
-    int64_t shards, first; /* the first block */
+    int64_t shards;
+    bool own; /* the blocks that this rank owns; else all */
 } SumJob;
 
 static int64_t block_end(int64_t first, int64_t count) {
@@ -275,7 +275,7 @@ static void sum_block(void *self, int64_t i, int worker) {
     (void)worker;
     const SumJob *job = self;
     Optimizer *o = job->optimizer;
-    const int64_t block = job->first + i;
+    const int64_t block = job->own ? rank_part_block(o->weight_count, i) : i;
     const int64_t first = block * GRADIENT_BLOCK, end = block_end(first, o->weight_count);
     const int64_t n = end - first;
     gradient_tree_add(&(ShardRange){0, job->shards, job->shards}, job->gradients, first,
@@ -290,15 +290,13 @@ Status optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shar
                      int threads, double *norm, Diag *diag) {
     const int64_t count = optimizer->weight_count, blocks = gradient_blocks(count);
     SumJob job = {.optimizer = optimizer, .gradients = gradients, .shards = shards};
-    int64_t end = blocks;
     /* The gradients of log variances, which others may own, come of those of weights. */
-    if (prior_deviations(optimizer->prior) > 0)
-        TRY(rank_parts_gather(gradients[0], count, diag));
-    else
-        ranks_range(blocks, ranks_number(), &job.first, &end);
-    parallel_for(end - job.first, threads, sum_block, &job);
-    if (prior_deviations(optimizer->prior) == 0)
-        TRY(ranks_gather(optimizer->sums, blocks, sizeof *optimizer->sums, diag));
+    job.own = prior_deviations(optimizer->prior) == 0;
+    if (!job.own) TRY(rank_parts_gather(gradients[0], count, diag));
+    parallel_for(job.own ? rank_part_blocks(count) : blocks, threads, sum_block, &job);
+    if (job.own)
+        TRY(rank_parts_gather_blocks(optimizer->sums, count, sizeof *optimizer->sums,
+                                     diag));
     double sum = 0;
     for (int64_t i = 0; i < blocks; i++) sum += optimizer->sums[i].square;
     *norm = sqrt(sum);
@@ -340,14 +338,14 @@ static Update segment_update(const StepJob *job, const Segment *segment) {
     return u;
 }
 
+/* Of weights from `first` on, whose moments are from `at` on. */
 static void step_range(const StepJob *job, const Segment *segment, int64_t first,
-                       int64_t n) {
+                       int64_t n, int64_t at) {
     Optimizer *o = job->optimizer;
     const Update u = segment_update(job, segment);
     const Loops *loops = loops_here();
     float *w = o->weights + first;
     const float *g = job->gradient + first;
-    const int64_t at = first - o->own;
     if (o->second)
         loops->update_adamw(w, g, o->first + at, o->second + at, n, &u);
     else if (o->first)
@@ -356,16 +354,18 @@ static void step_range(const StepJob *job, const Segment *segment, int64_t first
         loops->update_plain(w, g, n, &u);
 }
 
-static void step_block(void *self, int64_t block, int worker) {
+static void step_block(void *self, int64_t i, int worker) {
     (void)worker;
     const StepJob *job = self;
     const Optimizer *optimizer = job->optimizer;
-    const int64_t first = optimizer->own + block * GRADIENT_BLOCK;
+    const int64_t first = rank_part_block(optimizer->count, i) * GRADIENT_BLOCK;
     const int64_t end = block_end(first, optimizer->count);
+    const int64_t moments = i * GRADIENT_BLOCK;
     Range range;
-    for (int i = find_segment(optimizer, first);
-         next_range(optimizer, &i, first, end, &range);)
-        step_range(job, range.segment, range.first, range.n);
+    for (int k = find_segment(optimizer, first);
+         next_range(optimizer, &k, first, end, &range);)
+        step_range(job, range.segment, range.first, range.n,
+                   moments + range.first - first);
 }
 
 /* Averages the weights of a block, which may be another rank's. */
@@ -393,8 +393,7 @@ Status optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
         .correct2 = 1 - pow(options->beta2, time),
         .average_decay = (float)(options->ema < start ? options->ema : start),
     };
-    parallel_for(gradient_blocks(optimizer->own_end - optimizer->own), threads,
-                 step_block, &job);
+    parallel_for(optimizer->own_blocks, threads, step_block, &job);
     TRY(rank_parts_gather(optimizer->weights, optimizer->count, diag));
     if (optimizer->average)
         parallel_for(gradient_blocks(optimizer->count), threads, average_block, &job);
@@ -504,17 +503,26 @@ static Status find_state(const Optimizer *optimizer, const StateArray *arrays,
     return train_state_all_found(state, diag);
 }
 
+/* Copies what a segment has in elements [first, end) from a tensor to data[0..]. */
+static void load_range(const Segment *segment, const Tensor *from, int64_t first,
+                       int64_t end, float *data) {
+    const int64_t start = segment->first > first ? segment->first : first;
+    const int64_t last = segment->last < end ? segment->last : end;
+    if (start >= last) return;
+    memcpy(data + (start - first),
+           (const float *)tensor_data(from) + (start - segment->first),
+           (size_t)(last - start) * sizeof(float));
+}
+
 /* Of a moment what this rank owns. */
 static void load_segment(const Optimizer *o, const StateArray *array,
                          const Segment *segment, const Tensor *from) {
-    const int64_t start = array->moment ? o->own : 0;
-    const int64_t last = array->moment ? o->own_end : o->count;
-    const int64_t first = segment->first > start ? segment->first : start;
-    const int64_t end = segment->last < last ? segment->last : last;
-    if (first >= end) return;
-    memcpy(array->data + (first - start),
-           (const float *)tensor_data(from) + (first - segment->first),
-           (size_t)(end - first) * sizeof(float));
+    if (!array->moment) load_range(segment, from, 0, o->count, array->data);
+    for (int64_t i = 0; array->moment && i < o->own_blocks; i++) {
+        const int64_t first = rank_part_block(o->count, i) * GRADIENT_BLOCK;
+        load_range(segment, from, first, block_end(first, o->count),
+                   array->data + i * GRADIENT_BLOCK);
+    }
 }
 
 Status optimizer_load(Optimizer *optimizer, TrainState *state, bool best, Diag *diag) {

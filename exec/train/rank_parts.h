@@ -1,9 +1,13 @@
 /* Rank parts: arrays of numbers whose elements are owned by ranks.
  *
- * An array as long as the weights is cut into whole blocks (GRADIENT_BLOCK), a contiguous
- * part for each rank, in order. The owner of elements adds up their gradients, updates
- * them and has their moments; what all need is handed round. With one rank it owns all,
- * and nothing is done. */
+ * An array as long as the weights is cut into buckets, contiguous ranges of whole blocks
+ * (GRADIENT_BLOCK), and each bucket into a part for each rank, in order, of equally many
+ * blocks; the last bucket is what is left over, where a rank may have one block more than
+ * another. So whatever range of a gradient is complete first, every rank owns some of it,
+ * and what goes to the owners is spread over all of them at any time.
+ *
+ * The owner of elements adds up their gradients, updates them and has their moments; what
+ * all need is handed round. With one rank it owns all, and nothing is done. */
 #ifndef COMPRESS_EXEC_TRAIN_RANK_PARTS_H
 #define COMPRESS_EXEC_TRAIN_RANK_PARTS_H
 
@@ -11,15 +15,35 @@
 
 #include <stdint.h>
 
-/* Elements [*first, *last), of `count`, that a rank owns; none where there are fewer
- * blocks than ranks. No part is longer than that of rank 0. */
-void rank_part(int64_t count, int rank, int64_t *first, int64_t *last);
+/* Buckets of an array of `count` elements, and the elements of each but the last, which
+ * may have fewer. */
+int64_t rank_bucket_count(int64_t count);
+int64_t rank_bucket_elements(int64_t count);
 
-/* Collective. all[count], of which each rank has its part, comes to all ranks. */
+/* Elements [*first, *last) of bucket `bucket` that rank `rank` owns; none where the last
+ * bucket has fewer blocks than there are ranks. */
+void rank_bucket_part(int64_t count, int64_t bucket, int rank, int64_t *first,
+                      int64_t *last);
+
+/* Elements at most that a rank owns of a bucket. */
+int64_t rank_bucket_part_most(int64_t count);
+
+/* Blocks of all buckets that this rank owns, and the number in the array of the i-th of
+ * them, in order. */
+int64_t rank_part_blocks(int64_t count);
+int64_t rank_part_block(int64_t count, int64_t i);
+
+/* Elements that this rank owns: those of its blocks, one after another. */
+int64_t rank_part_count(int64_t count);
+
+/* Collective. all[count], of which each rank has what it owns, comes to all ranks. */
 Status rank_parts_gather(float *all, int64_t count, Diag *diag);
 
-/* Collective. The parts of all ranks come to rank 0: part[last - first] is a rank's own,
- * all[count] has room for all of them there, and is not looked at in other ranks. */
+/* Collective. The same of an array with `bytes` for each block of the elements. */
+Status rank_parts_gather_blocks(void *all, int64_t count, size_t bytes, Diag *diag);
+
+/* Collective. What all ranks own comes to rank 0: part[rank_part_count] is a rank's own,
+ * all[count] has room for all of it there, and is not looked at in other ranks. */
 Status rank_parts_collect(float *all, const float *part, int64_t count, Diag *diag);
 
 #endif

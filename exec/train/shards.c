@@ -230,7 +230,8 @@ static Status open_gradients(Shards *shards, int64_t first, Diag *diag) {
     }
     if (ranks_count() > 1)
         shards->exchange =
-            gradient_exchange_create(shards->count, weights, shards->options.threads);
+            gradient_exchange_create(shards->count, weights, lanes_count(shards->lanes),
+                                     shards->options.threads, shards->largest);
     return STATUS_OK;
 }
 
@@ -416,30 +417,41 @@ static Status couple_samples(Shards *shards, Diag *diag) {
 
 /* ---- running ---- */
 
-static Status run_micro(const Shards *shards, ShardLane *lane, int64_t s,
-                        const Micro *micro, Diag *diag) {
+/* Who hears of the backward run of a micro-batch: those that send gradients while it goes
+ * on, where it is the shard's last one. */
+static RunWatch micro_watch(const Shards *shards, int i, int64_t s, const Micro *micro) {
+    if (!shards->exchange || micro_next(shards, micro).what.n > 0) return (RunWatch){0};
+    return gradient_exchange_follow(shards->exchange, i, s,
+                                    workspace_plan(shards->memory[i].workspace),
+                                    lanes_team(shards->lanes, i));
+}
+
+static Status run_micro(const Shards *shards, int i, int64_t s, const Micro *micro,
+                        Diag *diag) {
     const ShardsOptions *options = &shards->options;
+    ShardLane *lane = &shards->memory[i];
     Workspace *workspace = lane->workspace;
     const int64_t n = micro->what.n;
     const double share = (double)n / (double)shards->batch.count;
     double *loss = shards->losses + s * (int64_t)loss_count(shards);
     const bool counted = shards->counted_count > 0; /* else no loss needs rows */
-    for (int i = 0; counted && i < shards->id_count; i++)
-        lane->rows[i] = shards->rows[i] * share; /* below 0 stays so */
-    const RunMode mode = {.training = true,
-                          .key = shards->batch.key,
-                          .first = micro->first,
-                          .rows = counted ? lane->rows : NULL,
-                          .coupled =
-                              shards->coupled ? coupling_result(shards->coupling) : NULL};
+    for (int k = 0; counted && k < shards->id_count; k++)
+        lane->rows[k] = shards->rows[k] * share; /* below 0 stays so */
+    RunMode mode = {.training = true,
+                    .key = shards->batch.key,
+                    .first = micro->first,
+                    .rows = counted ? lane->rows : NULL,
+                    .coupled =
+                        shards->coupled ? coupling_result(shards->coupling) : NULL};
     TRY(micro_bind(shards, lane, micro, diag));
     TRY(feed_fetch(&lane->feed, workspace, &micro->what, diag));
     run_forward(workspace, mode);
-    for (int i = 0; i <= options->part_count; i++) {
-        const Node *node = i == 0 ? options->loss : options->parts[i - 1];
+    for (int k = 0; k <= options->part_count; k++) {
+        const Node *node = k == 0 ? options->loss : options->parts[k - 1];
         const float *value = workspace_value(workspace, node);
-        loss[i] += (double)n * (double)*value;
+        loss[k] += (double)n * (double)*value;
     }
+    mode.watch = micro_watch(shards, i, s, micro);
     run_backward(workspace, mode, share, shards->gradients[s]);
     return STATUS_OK;
 }
@@ -452,9 +464,20 @@ static Status run_shard(void *self, int64_t item, int lane, Diag *diag) {
     memset(shards->losses + s * (int64_t)losses, 0, losses * sizeof *shards->losses);
     for (Micro m = micro_first(shards, s); m.what.n > 0; m = micro_next(shards, &m)) {
         if (lanes_cancelled(shards->lanes, lane)) return STATUS_INTERRUPTED;
-        TRY(run_micro(shards, &shards->memory[lane], s, &m, diag));
+        TRY(run_micro(shards, lane, s, &m, diag));
     }
     return STATUS_OK;
+}
+
+/* Runs all shards. Their gradients are exchanged while they run, and to the end whatever
+ * comes of that: the others count on it. */
+static Status run_shards(Shards *shards, Diag *diag) {
+    GradientExchange *exchange = shards->exchange;
+    if (!exchange) return run_own(shards, run_shard, diag);
+    TRY(gradient_exchange_begin(exchange, shards->gradients, shards->sum, diag));
+    const Status mine = run_own(shards, run_shard, diag);
+    const Status exchanged = gradient_exchange_finish(exchange, diag);
+    return exchanged == STATUS_OK ? mine : exchanged;
 }
 
 Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *diag) {
@@ -463,16 +486,14 @@ Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *
     TRY(count_rows(shards, diag));
     TRY(couple_samples(shards, diag));
     const int64_t parts = (int64_t)loss_count(shards);
-    const Status mine = run_own(shards, run_shard, diag);
+    const Status mine = run_shards(shards, diag);
     TRY(share(shards, mine, shards->losses, (size_t)parts * sizeof *losses, diag));
     for (int64_t i = 0; i < parts; i++) {
         double sum = 0;
         for (int64_t s = 0; s < shards->count; s++) sum += shards->losses[s * parts + i];
         losses[i] = sum / (double)batch->count;
     }
-    return shards->exchange ? gradient_exchange_run(shards->exchange, shards->gradients,
-                                                    shards->sum, diag)
-                            : STATUS_OK;
+    return STATUS_OK;
 }
 
 float *const *shards_gradients(Shards *shards, int64_t *count) {
