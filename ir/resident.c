@@ -29,6 +29,7 @@ typedef struct Mapping {
 /* Of the process: buffers belong to no model, and their users know of none. */
 static struct {
     atomic_size_t bound, used, largest, owned;
+    atomic_int held;        /* new buffers stay in memory while it is not 0 */
     _Atomic uint64_t round; /* how often pages were given back */
     _Atomic uint64_t remembered[REMEMBERED];
     pthread_mutex_t lock; /* of the mappings */
@@ -47,6 +48,10 @@ void resident_bound(size_t bytes, const char *folder) {
     atomic_store(&resident.used, 0);
     atomic_store(&resident.largest, 0);
     atomic_store(&resident.bound, bytes);
+}
+
+void resident_hold(bool hold) {
+    atomic_fetch_add(&resident.held, hold ? 1 : -1);
 }
 
 size_t resident_bounded(void) {
@@ -125,6 +130,13 @@ void resident_use(const void *data, size_t bytes) {
         count_use(block << BLOCK_BITS, BLOCK);
 }
 
+void resident_ahead(const void *data, size_t bytes) {
+    if (resident_bounded() == 0 || bytes == 0) return;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t start = (uintptr_t)data / page * page, end = (uintptr_t)data + bytes;
+    madvise((void *)start, end - start, MADV_WILLNEED); /* a wish */
+}
+
 /* ---- spilling ---- */
 
 void resident_own(size_t bytes) {
@@ -137,6 +149,7 @@ void resident_disown(size_t bytes) {
 
 bool resident_spills(size_t bytes) {
     return resident.folder && bytes >= SPILL_LEAST &&
+           atomic_load_explicit(&resident.held, memory_order_relaxed) == 0 &&
            atomic_load_explicit(&resident.owned, memory_order_relaxed) + bytes >
                resident_bounded();
 }

@@ -27,6 +27,10 @@
  * from now on spill to `folder` (NULL: none do). The folder's name is copied. */
 void resident_bound(size_t bytes, const char *folder);
 
+/* Lets new buffers stay in memory (true), or spill again: for what is worked with and
+ * soon gone, and used by its address. Calls nest. */
+void resident_hold(bool hold);
+
 /* The bound, 0 = none. */
 size_t resident_bounded(void);
 
@@ -38,6 +42,10 @@ void resident_remove(const void *data);
 
 /* Counts [data, data + bytes) as used from now on; a little costs nothing twice. */
 void resident_use(const void *data, size_t bytes);
+
+/* Lets the kernel read these bytes of a mapped file, which are wanted soon, while others
+ * are worked on; nothing without a bound. */
+void resident_ahead(const void *data, size_t bytes);
 
 /* Counts bytes of owned buffers that are made and freed. */
 void resident_own(size_t bytes);

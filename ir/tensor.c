@@ -1,5 +1,5 @@
 /* Tensor: see ir/tensor.h. Buffers, element types and shapes, views on buffers, reading
- * elements, hashes. */
+ * elements. */
 #include "ir/tensor.h"
 
 #include "ir/arena.h"
@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 /* ---- buffers ---- */
 
@@ -23,10 +22,12 @@
 #define HUGE_LEAST ((size_t)4 << 20)
 #define HUGE_PAGE  ((size_t)2 << 20)
 
-/* A hash of some of a buffer's bytes. */
+/* A hash of some of a buffer's bytes, and as which real type they are known to be finite
+ * (-1: none). */
 typedef struct Digest {
     size_t offset, bytes;
-    unsigned char digest[16];
+    unsigned char digest[HASH_BYTES];
+    int finite;
 } Digest;
 
 struct Buf {
@@ -155,15 +156,30 @@ void buf_release(Buf *buf) {
     free(buf);
 }
 
-const unsigned char *buf_digest(const Buf *buf, size_t offset, size_t bytes) {
+static Digest *find_digest(const Buf *buf, size_t offset, size_t bytes) {
     for (int i = 0; i < buf->digest_count; i++)
         if (buf->digests[i].offset == offset && buf->digests[i].bytes == bytes)
-            return buf->digests[i].digest;
+            return &buf->digests[i];
     return NULL;
 }
 
+const unsigned char *buf_digest(const Buf *buf, size_t offset, size_t bytes) {
+    const Digest *kept = find_digest(buf, offset, bytes);
+    return kept ? kept->digest : NULL;
+}
+
+bool buf_known_finite(const Buf *buf, size_t offset, size_t bytes, DType dtype) {
+    const Digest *kept = find_digest(buf, offset, bytes);
+    return kept && kept->finite == (int)dtype;
+}
+
+void buf_keep_finite(Buf *buf, size_t offset, size_t bytes, DType dtype) {
+    Digest *kept = find_digest(buf, offset, bytes);
+    if (kept) kept->finite = (int)dtype;
+}
+
 void buf_keep_digest(Buf *buf, size_t offset, size_t bytes,
-                     const unsigned char digest[16]) {
+                     const unsigned char digest[HASH_BYTES]) {
     if (buf->digest_count == buf->digest_capacity) {
         const int capacity = buf->digest_capacity ? 2 * buf->digest_capacity : 1;
         Digest *grown = memory_alloc((size_t)capacity, sizeof *grown);
@@ -174,7 +190,7 @@ void buf_keep_digest(Buf *buf, size_t offset, size_t bytes,
         buf->digest_capacity = capacity;
     }
     Digest *kept = &buf->digests[buf->digest_count++];
-    *kept = (Digest){.offset = offset, .bytes = bytes};
+    *kept = (Digest){.offset = offset, .bytes = bytes, .finite = -1};
     memcpy(kept->digest, digest, sizeof kept->digest);
 }
 
@@ -375,6 +391,21 @@ const void *tensor_data(const Tensor *tensor) {
     if (!tensor->buf) return NULL;
     const char *data = (const char *)buf_data(tensor->buf) + tensor->offset;
     if (tensor->buf->file && resident_bounded()) resident_use(data, tensor_bytes(tensor));
+    return data;
+}
+
+/* How far ahead of a piece a mapped file is read. */
+#define AHEAD_BYTES (2 * PIECE_BYTES)
+
+const void *tensor_piece(const Tensor *tensor, size_t offset, size_t bytes) {
+    if (!tensor->buf) return NULL;
+    const size_t from = tensor->offset + offset;
+    const char *data = (const char *)tensor->buf->data + from;
+    if (bytes == 0 || !tensor->buf->file || !resident_bounded()) return data;
+    resident_use(data, bytes);
+    const size_t left = tensor->buf->bytes - from - bytes;
+    if (!tensor->buf->owned)
+        resident_ahead(data + bytes, left < AHEAD_BYTES ? left : AHEAD_BYTES);
     return data;
 }
 
@@ -602,6 +633,10 @@ static bool (*const FIND_NONFINITE[DTYPE_COUNT])(const char *in, int64_t count) 
     [DTYPE_BF16] = nonfinite_bf16,
 };
 
+bool elements_finite(DType dtype, const void *data, int64_t count) {
+    return !FIND_NONFINITE[dtype] || !FIND_NONFINITE[dtype](data, count);
+}
+
 int64_t tensor_find_nonfinite(const Tensor *tensor) {
     if (tensor->buf && dtype_is_quantised(tensor->dtype))
         return quantised_find_nonfinite(tensor);
@@ -615,59 +650,4 @@ int64_t tensor_find_nonfinite(const Tensor *tensor) {
         return first;
     }
     return -1;
-}
-
-/* ---- hashes: XXH3, 128 bits ---- */
-
-void bytes_hash(const void *data, size_t bytes, char out[HASH_TEXT_BYTES]) {
-    static const char DIGITS[] = "0123456789abcdef";
-    XXH128_canonical_t hash;
-    XXH128_canonicalFromHash(&hash, XXH3_128bits(bytes > 0 ? data : "", bytes));
-    for (size_t i = 0; i < sizeof hash.digest; i++) {
-        out[2 * i] = DIGITS[hash.digest[i] >> 4];
-        out[2 * i + 1] = DIGITS[hash.digest[i] & 15];
-    }
-    out[HASH_TEXT_BYTES - 1] = 0;
-}
-
-/* Hash of a tensor's bytes: the one that its buffer keeps, unless `fresh`. */
-static XXH128_canonical_t data_hash(const Tensor *tensor, bool fresh) {
-    XXH128_canonical_t hash;
-    const void *data = tensor_data(tensor);
-    const size_t bytes = data ? tensor_bytes(tensor) : 0;
-    const unsigned char *kept =
-        bytes > 0 && !fresh ? buf_digest(tensor->buf, tensor->offset, bytes) : NULL;
-    if (kept) {
-        memcpy(hash.digest, kept, sizeof hash.digest);
-        return hash;
-    }
-    XXH128_canonicalFromHash(&hash, XXH3_128bits(bytes > 0 ? data : "", bytes));
-    if (bytes > 0 && !fresh)
-        buf_keep_digest(tensor->buf, tensor->offset, bytes, hash.digest);
-    return hash;
-}
-
-/* Hash of the type and groups, the shape and the hash of the data. */
-static void hash_tensor(const Tensor *tensor, bool fresh, char out[HASH_TEXT_BYTES]) {
-    char form[FORM_TEXT_BYTES] = "";
-    struct {
-        char dtype[8]; /* the longest is "q4z_128" */
-        int64_t rank, dim[RANK_MAX];
-        XXH128_canonical_t data;
-    } head;
-    memset(&head, 0, sizeof head);
-    tensor_form_text(form, tensor);
-    memcpy(head.dtype, form, sizeof head.dtype);
-    head.rank = tensor->rank;
-    memcpy(head.dim, tensor->dim, (size_t)tensor->rank * sizeof head.dim[0]);
-    head.data = data_hash(tensor, fresh);
-    bytes_hash(&head, sizeof head, out);
-}
-
-void tensor_hash(const Tensor *tensor, char out[HASH_TEXT_BYTES]) {
-    hash_tensor(tensor, false, out);
-}
-
-void tensor_hash_fresh(const Tensor *tensor, char out[HASH_TEXT_BYTES]) {
-    hash_tensor(tensor, true, out);
 }

@@ -2,6 +2,7 @@
 #include "ir/verify.h"
 
 #include "ir/graph_unchecked.h"
+#include "ir/mapped.h"
 #include "ir/name_map.h"
 
 #include <math.h>
@@ -299,7 +300,7 @@ Status graph_verify_weights(const Graph *graph, Diag *diag) {
         if (!storage->tensor.buf)
             return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                              "storage '%s' has no weights", storage->name);
-        int64_t bad = tensor_find_nonfinite(&storage->tensor);
+        const int64_t bad = tensor_check_finite(&storage->tensor);
         if (bad >= 0)
             return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
                              "storage '%s' is not finite: element %lld", storage->name,

@@ -15,8 +15,13 @@ struct OutFile {
     const char *path, *folder, *base, *temporary;
     int fd; /* of the temporary file; its lock tells others that it is written */
     FileIdentity identity;
-    int slot; /* among the unfinished ones */
+    int slot;               /* among the unfinished ones */
+    off_t written, started; /* bytes, and of them those that are on their way to disk */
 };
+
+/* As many bytes are sent to disk at a time while more are written, so that making a large
+ * file durable is not left for its end. */
+#define START_BYTES ((off_t)16 << 20)
 
 void outfile_abandon_all(void) {
     unfinished_remove_all();
@@ -66,7 +71,12 @@ Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag)
         if (n < 0) return file_fail(file->path, "write", errno, diag);
         bytes += n;
         length -= (size_t)n;
+        file->written += n;
     }
+    if (file->written - file->started < START_BYTES) return STATUS_OK;
+    sync_file_range(file->fd, file->started, file->written - file->started,
+                    SYNC_FILE_RANGE_WRITE); /* a wish; fsync tells what goes wrong */
+    file->started = file->written;
     return STATUS_OK;
 }
 

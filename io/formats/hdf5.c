@@ -4,6 +4,7 @@
  * one, reading arrays. */
 #include "io/formats/hdf5.h"
 
+#include "ir/mapped.h"
 #include "ir/resident.h"
 
 #include <hdf5.h>
@@ -313,16 +314,49 @@ static hid_t set_create(hid_t parent, const Hdf5Set *set, hid_t type) {
     return id;
 }
 
+/* Writes rows [first, first + count) of a set that is open as `id`. */
+static bool rows_write(hid_t id, hid_t type, const Hdf5Set *set, hsize_t first,
+                       hsize_t count, const char *data) {
+    hsize_t start[RANK_MAX] = {first}, dim[RANK_MAX] = {0};
+    for (int i = 0; i < set->rank; i++) dim[i] = (hsize_t)set->dim[i];
+    dim[0] = count;
+    const hid_t to = H5Dget_space(id), from = H5Screate_simple(set->rank, dim, NULL);
+    const bool ok =
+        H5Sselect_hyperslab(to, H5S_SELECT_SET, start, NULL, dim, NULL) >= 0 &&
+        H5Dwrite(id, type, from, to, H5P_DEFAULT, data) >= 0;
+    H5Sclose(from);
+    H5Sclose(to);
+    return ok;
+}
+
+/* Writes all of a set, of a large one as many rows at a time as a piece has room for:
+ * they may lie in a mapped file. */
+static bool values_write(hid_t id, hid_t type, const Hdf5Set *set, size_t bytes) {
+    const char *data = set->data;
+    if (bytes <= PIECE_BYTES || set->rank == 0) {
+        resident_use(data, bytes);
+        return H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
+    }
+    const size_t rows = (size_t)set->dim[0], row = bytes / rows;
+    const size_t most = row < PIECE_BYTES ? PIECE_BYTES / row : 1;
+    for (size_t first = 0, count; first < rows; first += count) {
+        count = rows - first < most ? rows - first : most;
+        const size_t end = (first + count) * row, left = bytes - end;
+        resident_use(data + first * row, count * row);
+        resident_ahead(data + end, left < 2 * PIECE_BYTES ? left : 2 * PIECE_BYTES);
+        if (!rows_write(id, type, set, first, count, data + first * row)) return false;
+    }
+    return true;
+}
+
 static bool set_write(hid_t parent, const Hdf5Set *set, Text *fault) {
     size_t bytes = 0;
     if (!shape_size(set->dtype, set->rank, set->dim, NULL, &bytes))
         return fail(fault, "'%s' has an impossible shape", set->name);
-    resident_use(set->data, bytes);
     hid_t type = type_create(set->dtype);
     hid_t id = set_create(parent, set, type);
     bool ok = id >= 0;
-    if (ok && bytes > 0)
-        ok = H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, set->data) >= 0;
+    if (ok && bytes > 0) ok = values_write(id, type, set, bytes);
     ok = ok && H5Dclose(id) >= 0;
     if (!ok) return write_failed(fault, set->name);
     H5Tclose(type);

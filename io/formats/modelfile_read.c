@@ -7,6 +7,7 @@
 #include "io/formats/modelfile_gaussians.h"
 #include "io/formats/modelfile_quantised.h"
 #include "ir/irtext.h"
+#include "ir/mapped.h"
 
 #include <string.h>
 
@@ -167,10 +168,13 @@ static Status row_bind(ModelReader *r, const Row *row) {
     return STATUS_OK;
 }
 
-/* Whether the data of a storage is what was written. */
+/* Whether the data of a storage is what was written. Whether it is finite is found in the
+ * same go, for who asks later. */
 static bool row_holds(const ModelReader *r, const Row *row) {
+    const Tensor *tensor = &graph_storage(r->model->graph, row->name)->tensor;
     char hash[HASH_TEXT_BYTES];
-    tensor_hash(&graph_storage(r->model->graph, row->name)->tensor, hash);
+    tensor_check_finite(tensor);
+    tensor_hash(tensor, hash);
     return strcmp(hash, row->hash) == 0;
 }
 

@@ -7,6 +7,7 @@
 #include "io/formats/modelfile_gaussians.h"
 #include "io/formats/modelfile_quantised.h"
 #include "ir/irtext.h"
+#include "ir/mapped.h"
 #include "ir/text.h"
 
 #include <stdlib.h>
@@ -142,11 +143,12 @@ static void map_print(Text *text, const Tree *map) {
 static void sets_add(ModelWriter *w, const char *group, const char *link,
                      const Tensor *tensor) {
     Hdf5Set *set = &w->sets[w->set_count++];
-    *set = (Hdf5Set){.group = group,
-                     .name = link,
-                     .dtype = tensor->dtype,
-                     .rank = tensor->rank,
-                     .data = tensor_data(tensor)};
+    *set =
+        (Hdf5Set){.group = group,
+                  .name = link,
+                  .dtype = tensor->dtype,
+                  .rank = tensor->rank,
+                  .data = tensor_piece(tensor, 0, 0)}; /* counted when they are written */
     memcpy(set->dim, tensor->dim, sizeof set->dim);
 }
 
@@ -255,10 +257,8 @@ static Status compare(ModelWriter *w, Model *copy) {
     for (int i = 0; i < w->weight_count; i++) {
         const Storage *from = w->weights[i].storage;
         const Storage *to = graph_storage(copy->graph, from->name);
-        size_t bytes = tensor_bytes(&from->tensor);
-        if (!to || tensor_bytes(&to->tensor) != bytes ||
-            (bytes &&
-             memcmp(tensor_data(&from->tensor), tensor_data(&to->tensor), bytes)))
+        if (!to || tensor_bytes(&to->tensor) != tensor_bytes(&from->tensor) ||
+            !tensor_same_bytes(&from->tensor, &to->tensor))
             return not_equal(w, from->name);
         if (!same_gaussian(from->gaussian, to->gaussian)) return not_equal(w, from->name);
     }

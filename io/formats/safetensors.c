@@ -3,6 +3,7 @@
 
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "ir/mapped.h"
 #include "ir/text.h"
 
 #include <stdlib.h>
@@ -240,7 +241,11 @@ static Status file_put(OutFile *file, const Text *header, const NamedTensor *ten
     TRY(outfile_write(file, header->data, header->length, diag));
     for (int i = 0; i < count; i++) {
         const Tensor *tensor = &tensors[i].tensor;
-        TRY(outfile_write(file, tensor_data(tensor), tensor_bytes(tensor), diag));
+        const size_t bytes = tensor_bytes(tensor);
+        for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+            const size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+            TRY(outfile_write(file, tensor_piece(tensor, at, n), n, diag));
+        }
     }
     return STATUS_OK;
 }
@@ -253,10 +258,8 @@ static Status file_verify(const char *path, const NamedTensor *tensors, int coun
     for (int i = 0; i < count && status == STATUS_OK; i++) {
         const Tensor *wanted = &tensors[i].tensor;
         const Tensor *found = checkpoint_find(back, tensors[i].name);
-        const size_t bytes = tensor_bytes(wanted);
         if (!found || wanted->dtype != found->dtype ||
-            !tensor_same_shape(wanted, found) ||
-            (bytes > 0 && memcmp(tensor_data(wanted), tensor_data(found), bytes) != 0))
+            !tensor_same_shape(wanted, found) || !tensor_same_bytes(wanted, found))
             status = diag_fail(diag, STATUS_IO, LOC_FILE(path), tensors[i].name,
                                "what was written does not read back equal");
     }

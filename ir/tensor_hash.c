@@ -1,0 +1,111 @@
+/* Tensor: hashes, and what is found while the bytes are read for one. Bytes are taken a
+ * piece at a time, so that of a mapped file little is in memory. */
+#include "ir/mapped.h"
+#include "ir/tensor.h"
+
+#include <string.h>
+
+static size_t piece_at(size_t at, size_t bytes) {
+    return bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+}
+
+/* Whether the bytes are those of a file that is mapped to be read alone: nobody writes
+ * them, and what is known of them stays true. */
+static bool is_read_only(const Tensor *tensor) {
+    return buf_is_file(tensor->buf) && !buf_is_owned(tensor->buf);
+}
+
+/* Hash of a tensor's bytes. With `finite`, whether all elements are finite, too; then the
+ * hash is of no use where they are not. */
+static void read_digest(const Tensor *tensor, unsigned char digest[HASH_BYTES],
+                        bool *finite) {
+    const size_t bytes = tensor->buf ? tensor_bytes(tensor) : 0;
+    const size_t size = dtype_bytes(tensor->dtype);
+    Hasher *hasher = hasher_create();
+    for (size_t at = 0; at < bytes && (!finite || *finite); at += PIECE_BYTES) {
+        const size_t n = piece_at(at, bytes);
+        const void *piece = tensor_piece(tensor, at, n);
+        if (finite) *finite = elements_finite(tensor->dtype, piece, (int64_t)(n / size));
+        hasher_add(hasher, piece, n);
+    }
+    hasher_take(hasher, digest);
+    hasher_destroy(hasher);
+}
+
+/* Hash of a tensor's bytes: the one that its buffer keeps, unless `fresh`. */
+static void data_digest(const Tensor *tensor, bool fresh,
+                        unsigned char digest[HASH_BYTES]) {
+    const size_t bytes = tensor->buf ? tensor_bytes(tensor) : 0;
+    const unsigned char *kept =
+        bytes > 0 && !fresh ? buf_digest(tensor->buf, tensor->offset, bytes) : NULL;
+    if (kept) {
+        memcpy(digest, kept, HASH_BYTES);
+        return;
+    }
+    read_digest(tensor, digest, NULL);
+    if (bytes > 0 && !fresh) buf_keep_digest(tensor->buf, tensor->offset, bytes, digest);
+}
+
+/* Hash of the type and groups, the shape and the hash of the data. */
+static void hash_tensor(const Tensor *tensor, bool fresh, char out[HASH_TEXT_BYTES]) {
+    char form[FORM_TEXT_BYTES] = "";
+    struct {
+        char dtype[8]; /* the longest is "q4z_128" */
+        int64_t rank, dim[RANK_MAX];
+        unsigned char data[HASH_BYTES];
+    } head;
+    memset(&head, 0, sizeof head);
+    tensor_form_text(form, tensor);
+    memcpy(head.dtype, form, sizeof head.dtype);
+    head.rank = tensor->rank;
+    memcpy(head.dim, tensor->dim, (size_t)tensor->rank * sizeof head.dim[0]);
+    data_digest(tensor, fresh, head.data);
+    bytes_hash(&head, sizeof head, out);
+}
+
+void tensor_hash(const Tensor *tensor, char out[HASH_TEXT_BYTES]) {
+    hash_tensor(tensor, false, out);
+}
+
+void tensor_hash_fresh(const Tensor *tensor, char out[HASH_TEXT_BYTES]) {
+    hash_tensor(tensor, true, out);
+}
+
+bool tensor_same_bytes(const Tensor *a, const Tensor *b) {
+    const size_t bytes = tensor_bytes(a);
+    const unsigned char *kept =
+        bytes > 0 && is_read_only(a) ? buf_digest(a->buf, a->offset, bytes) : NULL;
+    if (kept) {
+        unsigned char digest[HASH_BYTES];
+        data_digest(b, !is_read_only(b), digest);
+        return memcmp(kept, digest, sizeof digest) == 0;
+    }
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+        const size_t n = piece_at(at, bytes);
+        if (memcmp(tensor_piece(a, at, n), tensor_piece(b, at, n), n) != 0) return false;
+    }
+    return true;
+}
+
+/* Reads a mapped tensor once for its hash and for whether it is finite; keeps the hash
+ * where it is. */
+static void check_mapped(const Tensor *tensor, size_t bytes) {
+    unsigned char digest[HASH_BYTES];
+    bool finite = true;
+    read_digest(tensor, digest, &finite);
+    if (!finite) return;
+    buf_keep_digest(tensor->buf, tensor->offset, bytes, digest);
+    buf_keep_finite(tensor->buf, tensor->offset, bytes, tensor->dtype);
+}
+
+int64_t tensor_check_finite(const Tensor *tensor) {
+    const size_t bytes = tensor->buf ? tensor_bytes(tensor) : 0;
+    if (bytes == 0 || dtype_is_quantised(tensor->dtype))
+        return tensor_find_nonfinite(tensor);
+    if (is_read_only(tensor) && !buf_digest(tensor->buf, tensor->offset, bytes))
+        check_mapped(tensor, bytes);
+    if (buf_known_finite(tensor->buf, tensor->offset, bytes, tensor->dtype)) return -1;
+    const int64_t at = tensor_find_nonfinite(tensor);
+    if (at < 0) buf_keep_finite(tensor->buf, tensor->offset, bytes, tensor->dtype);
+    return at;
+}
