@@ -8,6 +8,8 @@
 #include "exec/run/lanes.h"
 #include "exec/run/params.h"
 
+#include <string.h>
+
 /* Bytes of `samples` samples as the data set gives them. */
 static size_t sample_bytes(const Batches *data, int64_t sizes[DIM_SYMBOLS]) {
     size_t bytes = 0;
@@ -29,6 +31,29 @@ static size_t gradient_bytes(const PassContext *ctx, const DataRun *run,
            workspace_share_bytes(plan) * (size_t)(lanes_threads(ctx->threads, 1) - 1);
 }
 
+static bool same_layer(const Node *a, const Node *b) {
+    const bool stacks =
+        a->stack && b->stack ? strcmp(a->stack, b->stack) == 0 : a->stack == b->stack;
+    return stacks && a->layer == b->layer;
+}
+
+/* Floats that two blocks read, which a call goes through at most: the largest layer's,
+ * twice; what stands in no layer counts as one. */
+static size_t layer_bytes(const Graph *graph) {
+    size_t most = 0, bytes = 0;
+    const Node *last = NULL; /* that reads weights */
+    for (const Node *node = graph->first; node; node = node->next) {
+        for (int i = 0; i < node->in_count; i++) {
+            if (!node->in[i] || !node->in[i]->storage) continue;
+            if (last && !same_layer(last, node)) bytes = 0;
+            last = node;
+            bytes += params_stored_bytes(graph, node->in[i]->storage);
+            if (bytes > most) most = bytes;
+        }
+    }
+    return 2 * most;
+}
+
 Status step_plan_run(PassContext *ctx, const DataRun *run, size_t more, Diag *diag) {
     const Batches *data = run->data;
     if (data->count == 0) return STATUS_OK;
@@ -47,8 +72,10 @@ Status step_plan_run(PassContext *ctx, const DataRun *run, size_t more, Diag *di
                                                             : ctx->threads;
     const size_t bytes =
         (plan_workspace_bytes(plan) + sample_bytes(data, options.sizes)) * (size_t)lanes;
-    const size_t all = bytes + (run->gradient ? gradient_bytes(ctx, run, plan) : 0) +
-                       params_copied_bytes(run->graph) + more;
+    const size_t all =
+        bytes + (run->gradient ? gradient_bytes(ctx, run, plan) : 0) +
+        (run->by_layer ? layer_bytes(run->graph) : params_copied_bytes(run->graph)) +
+        more;
     if (all > ctx->run_bytes) ctx->run_bytes = all;
     plan_destroy(plan);
     return STATUS_OK;

@@ -13,6 +13,7 @@ typedef struct DataRun {
     int64_t batch; /* samples at a time */
     bool gradient; /* backward as well, in one lane (exec/run/gradients.h) */
     bool mean;     /* for mean_gradient */
+    bool by_layer; /* a block at a time: passes/oneshot/calibration.h */
 } DataRun;
 
 /* Planning: lets ctx->run_bytes be at least what such a run takes beside the model's

@@ -189,11 +189,32 @@ static int64_t backward_tiles(const Call *call) {
 }
 
 #ifndef REAL_IS_DOUBLE
+/* There are no floats (params_create_stored): some are made of the numbers as they are
+ * stored, of as many rows as are packed at once. */
+static void multiply_stored(const Call *call) {
+    const View *x = &call->in[0], *b = &call->in[2];
+    const Tensor *stored = &call->node->in[1]->storage->tensor;
+    Matrix rows = *call->in[1].packed;
+    const int64_t M = rows.rows, K = rows.columns, most = ROOM_PANELS * PANEL_ROWS;
+    float *floats = (float *)((char *)call->scratch + matrix_room_bytes(K));
+    for (int64_t first = 0; first < M; first += most) {
+        rows.rows = M - first < most ? M - first : most;
+        tensor_read_f32(stored, first * K, rows.rows * K, floats);
+        REAL_FN(weights_times)
+        (&rows, floats, false, b->data ? (const float *)b->data + first : NULL, x->data,
+         K, (float *)call->out.data + first, M, view_rows(x), call->scratch);
+    }
+}
+
 /* Whole numbers round the rows by themselves; floats may not be packed yet. */
 static void multiply_packed(const Call *call) {
     const View *x = &call->in[0], *b = &call->in[2];
     const Matrix *w = call->in[1].packed;
     const int64_t M = view_last(&call->out);
+    if (!w->data && !call->in[1].data) {
+        multiply_stored(call);
+        return;
+    }
     if (!w->data) {
         REAL_FN(weights_times)
         (w, call->in[1].data, is_transposed(call->attrs), b->data, x->data, w->columns,

@@ -5,6 +5,7 @@
 #include "exec/plan/weight_layout.h"
 #include "exec/run/rounded.h"
 #include "ir/mapped.h"
+#include "ir/resident.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,13 +18,19 @@ typedef struct Slot {
     int64_t offset;
     PackedForms forms; /* in which packed products read it */
     bool later;        /* not packed: products do it, from the floats at `data` */
+    bool stored;       /* or from the numbers as they are stored: there are no floats */
     Matrix packed[PACKED_FORMS];
     Buf *packed_data[PACKED_FORMS];
     OnednnMatrix *onednn;
 } Slot;
 
 /* What weights are made ready for. */
-typedef enum ParamsUse { PARAMS_PLAIN, PARAMS_TRAIN, PARAMS_PACKED } ParamsUse;
+typedef enum ParamsUse {
+    PARAMS_PLAIN,
+    PARAMS_TRAIN,
+    PARAMS_PACKED,
+    PARAMS_STORED
+} ParamsUse;
 
 struct Params {
     atomic_int references;
@@ -99,6 +106,22 @@ static void choose_forms(Slot *slot, const Graph *graph, int64_t runs) {
         !(slot->forms & PACKED_IN(PACKED_WHOLE));
 }
 
+/* Whether a storage is of half the bytes of floats and read by products and look-ups
+ * alone, which can take the numbers as they are stored. */
+static bool is_half(const Graph *graph, const Storage *storage) {
+    const DType dtype = storage->tensor.dtype;
+    const PackedForms forms = packed_forms(graph, storage);
+    return (dtype == DTYPE_F16 || dtype == DTYPE_BF16) && forms != 0 &&
+           !(forms & ~(PACKED_IN(PACKED_WEIGHTS) | PACKED_ROWS));
+}
+
+/* Leaves such a storage as it is. */
+static void choose_stored(Slot *slot, const Graph *graph) {
+    slot->stored = is_half(graph, slot->storage);
+    if (slot->stored) slot->forms = packed_forms(graph, slot->storage);
+    slot->later = slot->forms & PACKED_IN(PACKED_WEIGHTS);
+}
+
 /* Packs the storage's weights in every form that somebody reads. */
 static Status pack_storage(Params *params, Slot *slot, Diag *diag) {
     const Tensor *tensor = &slot->storage->tensor;
@@ -106,7 +129,7 @@ static Status pack_storage(Params *params, Slot *slot, Diag *diag) {
         if (!(slot->forms & PACKED_IN(form))) continue;
         Matrix *matrix = &slot->packed[form];
         *matrix = packed_matrix(tensor, form);
-        const size_t room = matrix_room_bytes(matrix->columns);
+        const size_t room = matrix_room_bytes(matrix->columns) * (slot->stored ? 2 : 1);
         if (slot->later && room > params->room_bytes) params->room_bytes = room;
         if (slot->later) continue;
         TRY(buf_create(&slot->packed_data[form], matrix_bytes(matrix), diag));
@@ -163,7 +186,7 @@ static Status params_fill(Params *params, Graph *graph, ParamsUse use, int64_t r
     const bool train = use == PARAMS_TRAIN;
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *storage = graph->storages[i];
-        if (!tensor_data(&storage->tensor) && tensor_count(&storage->tensor) > 0)
+        if (!storage->tensor.buf && tensor_count(&storage->tensor) > 0)
             return diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
                              "expected weights to run the model, found a shape only");
     }
@@ -180,8 +203,9 @@ static Status params_fill(Params *params, Graph *graph, ParamsUse use, int64_t r
     for (int i = 0; i < params->count; i++) {
         Slot *slot = &params->slots[i];
         if (use == PARAMS_PACKED) choose_forms(slot, graph, runs);
-        if (!slot->forms || slot->later || (slot->forms & PACKED_FLOATS))
-            TRY(hold_storage(slot, params->precision, diag));
+        if (use == PARAMS_STORED) choose_stored(slot, graph);
+        const bool read = !slot->forms || slot->later || (slot->forms & PACKED_FLOATS);
+        if (read && !slot->stored) TRY(hold_storage(slot, params->precision, diag));
         TRY(pack_storage(params, slot, diag));
         if (use == PARAMS_PACKED) TRY(pack_onednn(slot, graph, diag));
     }
@@ -209,6 +233,16 @@ Status params_create(Params **out, Graph *graph, Precision precision, bool train
 
 Status params_create_packed(Params **out, Graph *graph, int64_t runs, Diag *diag) {
     return create(out, graph, PRECISION_F32, PARAMS_PACKED, runs, diag);
+}
+
+Status params_create_stored(Params **out, Graph *graph, Diag *diag) {
+    return create(out, graph, PRECISION_F32, PARAMS_STORED, 0, diag);
+}
+
+size_t params_stored_bytes(const Graph *graph, const Storage *storage) {
+    return is_half(graph, storage)
+               ? 0
+               : (size_t)tensor_count(&storage->tensor) * sizeof(float);
 }
 
 size_t params_room_bytes(const Params *params) {
@@ -245,6 +279,12 @@ size_t params_copied_bytes(const Graph *graph) {
            (floats < PARAMS_COPY_BYTES ? floats : PARAMS_COPY_BYTES);
 }
 
+/* Kernels have read these weights by their address, which nobody counts. */
+static void give_back(const Tensor *held) {
+    if (held->buf && resident_bounded())
+        buf_drop_pages(held->buf, held->offset, tensor_bytes(held));
+}
+
 Params *params_retain(const Params *params) {
     Params *shared = (Params *)(uintptr_t)params; /* only the count changes */
     atomic_fetch_add_explicit(&shared->references, 1, memory_order_relaxed);
@@ -256,6 +296,7 @@ void params_destroy(Params *params) {
     if (atomic_fetch_sub_explicit(&params->references, 1, memory_order_acq_rel) > 1)
         return;
     for (int i = 0; i < params->count; i++) {
+        give_back(&params->slots[i].held);
         tensor_release(&params->slots[i].held);
         for (int form = 0; form < PACKED_FORMS; form++)
             buf_release(params->slots[i].packed_data[form]);

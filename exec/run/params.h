@@ -31,6 +31,17 @@ enum { PARAMS_OFTEN = 8 };
 #define PARAMS_COPY_BYTES ((size_t)64 << 20)
 Status params_create_packed(Params **out, Graph *graph, int64_t runs, Diag *diag);
 
+/* The same for inference in f32 over a graph that is run a few times, without floats of
+ * weights of f16 and bf16: where linears alone multiply with them, products make floats
+ * of a few rows at a time, and their sums are those of packed weights; embeddings read
+ * rows as they are stored. All others are as params_create has them, as all are where
+ * products are not those of packed weights (exec/linalg/products.h). */
+Status params_create_stored(Params **out, Graph *graph, Diag *diag);
+
+/* Bytes of the floats that are read of a storage then, made or where they lie; 0 where
+ * the numbers are read as they are stored. From shapes alone. */
+size_t params_stored_bytes(const Graph *graph, const Storage *storage);
+
 /* Bytes of scratch that products need which pack their weights, beside what a plan says.
  */
 size_t params_room_bytes(const Params *params);
@@ -45,7 +56,8 @@ int64_t params_packed_bytes(const Graph *graph);
  * PARAMS_COPY_BYTES. From shapes alone. */
 size_t params_copied_bytes(const Graph *graph);
 
-/* Frees what params_create allocated; trained weights stay with the graph. */
+/* Frees what params_create allocated; trained weights stay with the graph. While what
+ * stays in memory is bounded (ir/resident.h), pages of mapped weights are given back. */
 void params_destroy(Params *params);
 
 /* Weights of one storage (float * or double *), as the kernels read them; NULL where they

@@ -11,6 +11,7 @@
 #include "exec/run/ranks.h"
 #include "ir/model_parts.h"
 #include "ir/random.h"
+#include "ir/resident.h"
 #include "passes/fault.h"
 #include "passes/oneshot/calibration_keep.h"
 #include "passes/run_memory.h"
@@ -32,6 +33,7 @@ struct Calibration {
     int64_t *order; /* the samples, in chunks */
     int64_t samples, chunks;
     int calls, expected;
+    bool steady;
     Arena *arena; /* of what is kept */
     Kept kept;
 };
@@ -82,7 +84,8 @@ static Status plan_memory(PassContext *ctx, const DataUse *use, const Batches *d
                          .roots = use->roots + (use->root_count - 1),
                          .root_count = 1,
                          .data = data,
-                         .batch = CHUNK_SAMPLES};
+                         .batch = CHUNK_SAMPLES,
+                         .by_layer = true};
     return use->root_count == 0 ? STATUS_OK
                                 : step_plan_run(ctx, &run,
                                                 gram_bytes(use->roots, use->root_count) +
@@ -117,10 +120,19 @@ Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
     return STATUS_OK;
 }
 
-void calibration_restart(Calibration *c) {
+static void drop_kept(Calibration *c) {
     kept_free(&c->kept);
     if (c->arena) arena_destroy(c->arena);
     c->arena = NULL;
+}
+
+void calibration_restart(Calibration *c) {
+    drop_kept(c);
+    c->steady = false;
+}
+
+void calibration_steady(Calibration *c) {
+    c->steady = true;
 }
 
 void calibration_close(Calibration *c) {
@@ -437,7 +449,8 @@ static Status sweep_chunks(Sweep *s, Diag *diag) {
 static void sweep_graph(Sweep *s, Arena *arena) {
     Calibration *c = s->c;
     int64_t numbers = 0;
-    kept_find(&s->next, arena, c->graph, &c->kept, s->values, s->count, c->chunks);
+    kept_find(&s->next, arena, c->graph, &c->kept, s->values, s->count, c->steady,
+              c->chunks);
     for (int64_t chunk = 0; chunk < c->chunks; chunk++) {
         const Fetch what = chunk_of(s, chunk);
         for (int i = 0; i < s->next.count; i++)
@@ -469,7 +482,7 @@ static Status sweep_run(Sweep *s, Arena *arena, Diag *diag) {
         lane->room = ARENA_ARRAY(arena, float *, (size_t)s->count);
         lane->room_numbers = ARENA_ARRAY(arena, int64_t, (size_t)s->count);
     }
-    TRY(params_create(&s->params, s->copy.graph, PRECISION_F32, false, diag));
+    TRY(params_create_stored(&s->params, s->copy.graph, diag));
     for (int i = 0; i < lanes_count(s->lanes); i++) {
         TRY(feed_open(&s->memory[i].feed, c->data, CHUNK_SAMPLES, diag));
         TRY(workspace_create(&s->memory[i].workspace, diag));
@@ -496,7 +509,7 @@ static void sweep_close(Sweep *s) {
 static void sweep_keep(Sweep *s, Status status) {
     Calibration *c = s->c;
     if (status == STATUS_OK && s->next.count == 0) return;
-    calibration_restart(c);
+    drop_kept(c);
     if (status != STATUS_OK) return;
     c->arena = arena_create();
     c->kept = s->next;
@@ -512,10 +525,12 @@ Status calibration_rows(Calibration *c, Node *const *values, int count,
                         CalibrationSink *sink, void *self, Diag *diag) {
     Arena *arena = arena_create();
     Sweep s = {.c = c, .values = values, .count = count, .sink = sink, .self = self};
-    if (!kept_fits(&c->kept, c->graph)) calibration_restart(c);
+    if (!kept_fits(&c->kept, c->graph)) drop_kept(c);
+    resident_hold(true); /* workspaces are no weights */
     const Status status = sweep_run(&s, arena, diag);
     sweep_keep(&s, status);
     sweep_close(&s);
+    resident_hold(false);
     arena_destroy(arena);
     c->calls++;
     return status;

@@ -67,6 +67,11 @@ int calibration_threads(const Calibration *c);
  * done. */
 void calibration_expect(Calibration *c, int calls);
 
+/* Says that nothing of the model changes between the calls from now on, up to
+ * calibration_restart: what is kept may then lie behind the values asked for, so that
+ * each block is run once. */
+void calibration_steady(Calibration *c);
+
 /* Rows of one value: x[count, width]. */
 typedef struct CalibrationRows {
     const float *x;
@@ -107,7 +112,8 @@ Status calibration_gram_of_all(Calibration *c, Node *const *values, int count, G
 Status calibration_finish(const Calibration *c, Gram *gram, const Node *value,
                           Diag *diag);
 
-/* Forgets all values that are kept: the next call runs the model from its inputs. */
+/* Forgets all values that are kept: the next call runs the model from its inputs, and
+ * expects changes again. */
 void calibration_restart(Calibration *c);
 
 /* Warns, at the option that says how many samples there are, where a layer of `columns`

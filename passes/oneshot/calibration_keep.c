@@ -83,14 +83,16 @@ static int64_t *widths(const Survey *s, Arena *arena, const Graph *graph) {
 }
 
 void kept_find(Kept *out, Arena *arena, Graph *graph, const Kept *now,
-               Node *const *values, int count, int64_t chunks) {
+               Node *const *values, int count, bool behind, int64_t chunks) {
     const int nodes = graph_number(graph);
-    int end = nodes, first = 0, place = 0;
+    int end = behind ? 0 : nodes, first = 0, place = 0;
     Survey s;
     survey(&s, arena, graph);
     const int64_t *width = widths(&s, arena, graph);
-    for (int i = 0; i < count; i++)
-        if (values[i]->id < end) end = values[i]->id;
+    for (int i = 0; i < count; i++) {
+        const int id = values[i]->id;
+        if (behind ? id + 1 > end : id < end) end = behind ? id + 1 : id;
+    }
     for (int i = 0; i < now->count; i++)
         if (now->nodes[i]->id >= first) first = now->nodes[i]->id + 1;
     for (int i = first; i <= end; i++)

@@ -22,11 +22,12 @@ void kept_free(Kept *kept);
  * no use. */
 bool kept_fits(const Kept *kept, const Graph *graph);
 
-/* Finds the narrowest place between what is kept and the first of `values`, the latest of
- * equals: what crosses it, without values. Of no count when there is no better place than
- * that which is kept. Everything is in the arena but `values`. */
+/* Finds the narrowest place between what is kept and the first of `values`, or with
+ * `behind` the last one, which it may then lie behind; the latest of equals: what crosses
+ * it, without values. Of no count when there is no better place than that which is kept.
+ * Everything is in the arena but `values`. */
 void kept_find(Kept *out, Arena *arena, Graph *graph, const Kept *now,
-               Node *const *values, int count, int64_t chunks);
+               Node *const *values, int count, bool behind, int64_t chunks);
 
 /* A graph that computes results from kept values and inputs alone. */
 typedef struct KeptGraph {

@@ -35,13 +35,10 @@ Status removal_ends(LayerEnds *ends, const Removal *r, int layer, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Sums of cosines by layer. */
+/* Sums over the rows of a layer. */
 typedef struct Cosines {
-    int count;      /* of layers */
-    double *sum;    /* by layer: of cosines, and the rows */
-    int *from, *to; /* by layer: which of the values */
-    Node **values;
-    int value_count;
+    double sum;
+    int64_t count;
 } Cosines;
 
 static double cosine(const float *x, const float *y, int64_t width) {
@@ -54,17 +51,16 @@ static double cosine(const float *x, const float *y, int64_t width) {
     return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : 1;
 }
 
+/* CalibrationSink of what goes in and what comes out. */
 static Status add_cosines(void *self, const CalibrationRows *rows, Diag *diag) {
     Cosines *c = self;
+    const CalibrationRows *x = &rows[0], *y = &rows[1];
+    double sum = 0;
     (void)diag;
-    for (int l = 0; l < c->count; l++) {
-        const CalibrationRows *x = &rows[c->from[l]], *y = &rows[c->to[l]];
-        double sum = 0;
-        for (int64_t r = 0; r < x->count; r++)
-            sum += cosine(x->x + r * x->width, y->x + r * y->width, x->width);
-        c->sum[2 * l] += sum;
-        c->sum[2 * l + 1] += (double)x->count;
-    }
+    for (int64_t r = 0; r < x->count; r++)
+        sum += cosine(x->x + r * x->width, y->x + r * y->width, x->width);
+    c->sum += sum;
+    c->count += x->count;
     return STATUS_OK;
 }
 
@@ -78,37 +74,23 @@ static void record(const Removal *r, IntList layers, const double *influence) {
     }
 }
 
-/* Number of a value among those that are asked for, each once. */
-static int number_of(Cosines *c, Node *value) {
-    for (int i = 0; i < c->value_count; i++)
-        if (c->values[i] == value) return i;
-    c->values[c->value_count] = value;
-    return c->value_count++;
-}
-
 Status removal_influence(Removal *r, IntList layers, Calibration *calibration,
                          Diag *diag) {
     Arena *arena = r->ctx->arena;
-    const size_t count = (size_t)layers.count;
-    Cosines c = {.count = layers.count};
     if (!calibration) return STATUS_OK;
-    c.sum = ARENA_ARRAY(arena, double, 2 * count);
-    c.from = ARENA_ARRAY(arena, int, count);
-    c.to = ARENA_ARRAY(arena, int, count);
-    c.values = ARENA_ARRAY(arena, Node *, 2 * count);
-    for (int i = 0; i < layers.count; i++) {
-        LayerEnds ends;
-        TRY(removal_ends(&ends, r, (int)layers.items[i], diag));
-        c.from[i] = number_of(&c, ends.input);
-        c.to[i] = number_of(&c, ends.output);
-    }
-    calibration_expect(calibration, 1);
-    TRY(calibration_rows(calibration, c.values, c.value_count, add_cosines, &c, diag));
     double *influence =
         ARENA_ARRAY(arena, double, (size_t)graph_layer_count(r->graph, r->stack));
-    for (int i = 0; i < layers.count; i++)
-        influence[layers.items[i]] =
-            c.sum[2 * i + 1] > 0 ? 1 - c.sum[2 * i] / c.sum[2 * i + 1] : 0;
+    calibration_expect(calibration, layers.count);
+    calibration_steady(calibration);
+    for (int i = 0; i < layers.count; i++) { /* one by one: a model may be large */
+        LayerEnds ends;
+        Cosines c = {0};
+        TRY(removal_ends(&ends, r, (int)layers.items[i], diag));
+        TRY(calibration_rows(calibration, (Node *[]){ends.input, ends.output}, 2,
+                             add_cosines, &c, diag));
+        influence[layers.items[i]] = c.count > 0 ? 1 - c.sum / (double)c.count : 0;
+    }
+    calibration_restart(calibration);
     record(r, layers, influence);
     r->influence = influence;
     return STATUS_OK;
