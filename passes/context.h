@@ -62,6 +62,7 @@ typedef struct PassContext {
     /* Set by the pass. */
     bool exact;         /* this run should preserve the model's outputs: check it */
     bool unsure;        /* planning: a run may change what this plan leaves as it is */
+    bool stays;         /* planning: weights that the step leaves are bytes it got */
     bool guessed;       /* planning: the sizes that the plan has so far, this step's too,
                            are guesses, and a run may give others */
     size_t train_bytes; /* memory that training takes beside the weights (planning) */

@@ -23,7 +23,9 @@ typedef enum Exactness {
 
 typedef enum PassFlag {
     PASS_MEASURES = 1, /* may leave the model as it was */
-    PASS_TRAINS = 2    /* runs training */
+    PASS_TRAINS = 2,   /* runs training */
+    PASS_STREAMS = 4   /* goes over data layer by layer, so that the model need not fit
+                          into memory (passes/oneshot/calibration.h); without data all do */
 } PassFlag;
 
 typedef struct Pass {

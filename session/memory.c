@@ -1,16 +1,37 @@
 /* Memory: see memory.h. */
 #include "session/memory.h"
 
+#include "io/formats/load.h"
+#include "ir/mapped.h"
 #include "ir/resident.h"
 #include "session/units.h"
+
+#include <string.h>
 
 /* The program and its libraries, what recipes, plans and reports take, and the reading
  * process of HDF5; of a thread its stack, the library's buffer and scratch. */
 #define PROGRAM_BYTES ((int64_t)40 << 20)
 #define THREAD_BYTES  ((int64_t)4 << 20)
 
+/* Whether a step goes over a data set. */
+static bool uses_data(const Step *step, Arena *arena) {
+    for (const char *rest = step->pass->data_options; rest && *rest;) { /* joined by | */
+        const size_t length = strcspn(rest, "|");
+        const char *name = arena_strndup(arena, rest, length);
+        if (tree_get_nonnull(step->source.options, name)) return true;
+        rest += length + (rest[length] == '|');
+    }
+    return false;
+}
+
 bool memory_streams(const Session *session) {
-    return session->data_count == 0;
+    const Recipe *recipe = &session->recipe;
+    for (int i = 0; i < recipe->step_count; i++) {
+        const Step *step = &recipe->steps[i];
+        if (!(step->pass->flags & PASS_STREAMS) && uses_data(step, session->arena))
+            return false;
+    }
+    return true;
 }
 
 /* ---- weights ---- */
@@ -58,15 +79,35 @@ static int64_t weight_bytes(const RunReport *report, int index) {
     return bytes + snapshot_bytes(report, index, before);
 }
 
+/* Whether the model was read as its weights lie in a file. */
+static bool reads_pieces(const Session *session) {
+    const ModelFormat *format =
+        session->built || !session->source ? NULL : model_format_of(session->source);
+    return format && format->pieces && format->pieces(session->input_shapes);
+}
+
+/* Whether nothing takes more than a piece of a tensor at a time at step `index`, or
+ * behind the last one, when the model is written. */
+static bool takes_pieces(const Session *session, int index) {
+    const RunReport *report = &session->planned;
+    if (index < report->count)
+        return report->steps[index].result.stays || !changes(&report->steps[index]);
+    bool pieces = true;
+    for (int i = 0; i < session->output_count; i++)
+        pieces = pieces && session->outputs[i].pieces;
+    return pieces;
+}
+
 /* Bytes that stay of a streamed model: what may stay of files and of other memory, and
- * the largest tensor read and written, in float. */
-static int64_t streamed_bytes(const Graph *graph) {
-    int64_t largest = 0;
-    for (int i = 0; i < graph->storage_count; i++) {
+ * two pieces that are read and written, or the largest tensors, in float. */
+static int64_t streamed_bytes(const Graph *graph, bool pieces) {
+    int64_t largest = (int64_t)PIECE_BYTES;
+    for (int i = 0; i < graph->storage_count && !pieces; i++) {
         const int64_t count = tensor_count(&graph->storages[i]->tensor);
-        if (count > largest) largest = count;
+        if (count * (int64_t)sizeof(float) > largest)
+            largest = count * (int64_t)sizeof(float);
     }
-    return 2 * (int64_t)RESIDENT_BYTES + 2 * largest * (int64_t)sizeof(float);
+    return 2 * (int64_t)RESIDENT_BYTES + 2 * largest;
 }
 
 /* ---- the rest ---- */
@@ -114,9 +155,11 @@ void memory_foretell(Session *session) {
     RunReport *report = &session->planned;
     const int64_t base = base_bytes(session);
     const bool streams = memory_streams(session);
-    const int64_t few = streamed_bytes(session->input_shapes->graph);
+    const Graph *input = session->input_shapes->graph;
+    const bool pieces = reads_pieces(session);
     for (int i = 0; i <= report->count; i++) {
         int64_t weights = weight_bytes(report, i);
+        const int64_t few = streamed_bytes(input, pieces && takes_pieces(session, i));
         if (streams && few < weights) weights = few;
         const int64_t work = i < report->count ? work_bytes(&report->steps[i]) : 0;
         const int64_t memory = base + weights + work;

@@ -15,8 +15,8 @@
 
 #include "session/session.h"
 
-/* Whether steps use tensors one by one, so that the model need not fit into memory: no
- * data set is read. */
+/* Whether steps use tensors one by one, so that the model need not fit into memory: those
+ * that read a data set go over it layer by layer (PASS_STREAMS). */
 bool memory_streams(const Session *session);
 
 /* Fills `memory` of all steps of session->planned and of the report, for the steps that

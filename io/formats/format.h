@@ -61,6 +61,11 @@ typedef struct ModelFormat {
      * reaches it in WriteOptions.dtype. NULL = "keep|f32|f16|bf16". */
     const char *dtypes;
 
+    /* Whether a model, of which shapes suffice, is read and with `dtype: keep` written a
+     * piece of a tensor at a time, its weights as they lie in the file. NULL = it is not.
+     */
+    bool (*pieces)(const Model *model);
+
     /* Whether the model can be written so; its shapes suffice. Fails with STATUS_MODEL:
      * the reason, naming the layer or node, with a hint that names the nearest format
      * that can. NULL = every model can. */

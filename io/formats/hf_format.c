@@ -3,6 +3,7 @@
 #include "io/formats/assets.h"
 #include "io/formats/hf.h"
 #include "io/formats/hf_write.h"
+#include "io/formats/stock_tensors.h"
 
 static Status read_format(Model **out, const char *path, const HfOptions *options,
                           const OpTable *ops, bool check, Diag *diag) {
@@ -27,4 +28,5 @@ const ModelFormat model_format_hf = {
     .options_size = sizeof(HfWriteOptions),
     .defaults = &hf_write_defaults,
     .check = hf_check,
+    .pieces = stock_tensors_whole,
     .write = hf_write};

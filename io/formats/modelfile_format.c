@@ -17,6 +17,13 @@ static Status write_format(Model *model, const char *path, const WriteOptions *o
     return STATUS_OK;
 }
 
+/* Numbers of few bits lie beside their scales in memory, and apart in the file. */
+static bool keeps_types(const Model *model) {
+    for (int i = 0; i < model->graph->storage_count; i++)
+        if (dtype_is_quantised(model->graph->storages[i]->tensor.dtype)) return false;
+    return true;
+}
+
 const ModelFormat model_format_modelfile = {
     .name = "native",
     .what = "a model file of this program",
@@ -25,4 +32,5 @@ const ModelFormat model_format_modelfile = {
     .probe = modelfile_probe,
     .read = read_format,
     .hashes = "hashes of every text, weight, asset and posterior",
+    .pieces = keeps_types,
     .write = write_format};

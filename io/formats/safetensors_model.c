@@ -429,4 +429,5 @@ const ModelFormat model_format_safetensors = {
     .read = read_format,
     .hashes = "one hash over the weights, the graph and all other texts",
     .check = check_types,
+    .pieces = stock_tensors_whole,
     .write = write_format};

@@ -103,11 +103,14 @@ void output_document(Text *text) {
 
 /* ---- writing ---- */
 
-Status output_check_model(const ModelOutput *output, const Model *model, Diag *diag) {
-    if (!output->format->check) return STATUS_OK;
-    const Status status = output->format->check(model, &output->options, diag);
+Status output_check_model(ModelOutput *output, const Model *model, Diag *diag) {
+    const ModelFormat *format = output->format;
+    const bool keep = strcmp(output->options.dtype, "keep") == 0;
+    output->pieces = keep && format->pieces && format->pieces(model);
+    if (!format->check) return STATUS_OK;
+    const Status status = format->check(model, &output->options, diag);
     if (status != STATUS_OK)
-        diag_note(diag, "%s is to be written to %s", output->format->what, output->path);
+        diag_note(diag, "%s is to be written to %s", format->what, output->path);
     return status;
 }
 

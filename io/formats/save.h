@@ -11,6 +11,7 @@ typedef struct ModelOutput {
     WriteOptions options;
     Loc at;          /* in the recipe, else none */
     Written written; /* set by model_save */
+    bool pieces;     /* set by output_check_model: see ModelFormat.pieces */
 } ModelOutput;
 
 /* Binds an output: a path, whose ending names the format, or a map with `path`, `dtype`
@@ -22,9 +23,9 @@ Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status sta
 /* Appends the manual of all formats: endings, what each reads and writes, its options. */
 void output_document(Text *text);
 
-/* Whether the model, with or without weights, can be written there. Fails with
+/* Whether the model, with or without weights, can be written there, and how. Fails with
  * STATUS_MODEL: the reason, and the nearest format that can. */
-Status output_check_model(const ModelOutput *output, const Model *model, Diag *diag);
+Status output_check_model(ModelOutput *output, const Model *model, Diag *diag);
 
 /* Writes the model, its weights in the type that is wanted; the model stays as it is.
  * Fails with STATUS_MODEL, STATUS_IO. */

@@ -106,3 +106,20 @@ Status stock_tensor_values(Tensor *out, const StockTensor *tensor, Diag *diag) {
     memcpy(out->dim, tensor->shape.dim, sizeof out->dim);
     return STATUS_OK;
 }
+
+bool stock_tensors_whole(const Model *model) {
+    Diag *aside = diag_create();
+    Arena *arena = arena_create();
+    Stock stock;
+    bool whole = true;
+    if (stock_match(&stock, arena, model, true, aside) == STATUS_OK) {
+        StockTensor *tensors;
+        const int count = stock_tensors(&tensors, arena, &stock);
+        whole = stock.turns == 0;
+        for (int i = 0; i < count; i++) whole = whole && tensors[i].count == 1;
+        stock_release(&stock);
+    }
+    arena_destroy(arena);
+    diag_destroy(aside);
+    return whole;
+}

@@ -26,4 +26,9 @@ int stock_tensors(StockTensor **out, Arena *arena, const Stock *stock);
  * storages must have data. Fails with STATUS_MEMORY. */
 Status stock_tensor_values(Tensor *out, const StockTensor *tensor, Diag *diag);
 
+/* Whether a checkpoint has each weight of a model as the model has it: none is turned,
+ * and none stands with others in one tensor. True, too, where the model is no
+ * architecture of transformers. Shapes suffice. */
+bool stock_tensors_whole(const Model *model);
+
 #endif

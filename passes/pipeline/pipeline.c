@@ -253,6 +253,7 @@ static void step_report(const StepRun *run, double seconds) {
                                .times = run->ctx.times,
                                .train_bytes = run->ctx.train_bytes,
                                .run_bytes = run->ctx.run_bytes,
+                               .stays = run->ctx.stays,
                                .train_shards = run->ctx.train_shards,
                                .train_work = run->ctx.train_work,
                                .threads = run->ctx.threads,

@@ -263,6 +263,7 @@ static Status block_run(PassContext *ctx, Model *model, const void *opaque, Diag
                        options->block, NULL};
     Calibration *calibration = NULL;
     Layers layers;
+    ctx->stays = options->prior == PRIOR_COPY && !options->bridge;
     TRY(find_layers(&layers, &removal, diag));
     TRY(removal_calibrate(&calibration, &removal, layers.with, &options->calibration,
                           diag));
@@ -280,6 +281,7 @@ const Pass pass_remove_block = {
     .options_size = sizeof(B),
     .defaults = &defaults,
     .data_options = "data",
+    .flags = PASS_STREAMS,
     .exactness = PASS_LOSSY,
     .effects = {.gives = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS,
                 .takes = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS | MODEL_EXIT_RULE},

@@ -284,6 +284,7 @@ static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Dia
     if (depth == 0)
         return step_fail(ctx, diag, "the model has no layers in stack \"%s\"",
                          options.stack);
+    ctx->stays = options.prior == PRIOR_COPY && !options.bridge;
     Removal removal = {ctx, model->graph, options.stack, BLOCK_ALL, NULL};
     const IntList all = removal_others(ctx->arena, (IntList){NULL, 0}, depth);
     Calibration *calibration = NULL;
@@ -310,6 +311,7 @@ const Pass pass_remove_layer = {
     .options_size = sizeof(R),
     .defaults = &defaults,
     .data_options = "data",
+    .flags = PASS_STREAMS,
     .exactness = PASS_LOSSY,
     .effects = {.gives = MODEL_WHOLE_LAYERS | MODEL_EQUAL_WIDTHS,
                 .takes = MODEL_EXIT_RULE | MODEL_SHARED_LAYERS},

@@ -1,7 +1,8 @@
-/* Models larger than memory: recipes without data and conversion keep to twice the
- * largest tensor and 200 MB, measured by the kernel on the built program, and give the
- * bytes that they give in memory. The model has 290 MB; its largest tensor 16 (32 in
- * float32). */
+/* Models larger than memory: recipes without data, layers that go by what data say, and
+ * conversion keep to twice the largest tensor and 200 MB, measured by the kernel on the
+ * built program, and give the bytes that they give in memory. The model has 290 MB; its
+ * largest tensor 16 (32 in float32). Where weights only go from file to file, tensors are
+ * in memory in pieces: two of 164 MB, of another model, do not show. */
 #include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/formats/load.h"
@@ -20,9 +21,11 @@
 /* What vocabulary and width below make the largest tensor, in bfloat16 and in float32. */
 #define LARGEST     ((size_t)8000 * 1024 * 2)
 #define LARGEST_F32 (2 * LARGEST)
+/* What the program may have beside pieces of tensors. */
+#define FEW (80 * MB)
 
 typedef struct Place {
-    char folder[64], model[96], recipe[96], output[96], wanted[96];
+    char folder[64], model[96], large[96], recipe[96], output[96], wanted[96];
 } Place;
 
 /* Does something in a process of its own: what one has kept counts for the programs that
@@ -46,9 +49,13 @@ static int make_model(void **state) {
         snprintf(place.folder, sizeof place.folder, "%s/streaming_XXXXXX", base);
     assert_non_null(mkdtemp(place.folder));
     snprintf(place.model, sizeof place.model, "%s/llama", place.folder);
+    snprintf(place.large, sizeof place.large, "%s/large", place.folder);
     snprintf(place.recipe, sizeof place.recipe, "%s/recipe.yaml", place.folder);
     program_run((const char *[]){MAKE_LLAMA, place.model, "1024", "2816", "5", "8000",
                                  "100", NULL},
+                NULL);
+    program_run((const char *[]){MAKE_LLAMA, place.large, "1024", "64", "3", "80000",
+                                 "200", NULL},
                 NULL);
     *state = &place;
     return 0;
@@ -144,21 +151,34 @@ static void run_in_memory(const Place *place, const char *detail) {
     diag_destroy(diag);
 }
 
-/* `passes` is the recipe's list in flow style. */
-static void check_recipe(Place *place, const char *passes, size_t largest) {
+#define RECIPE                                                                           \
+    "version: 1\nmodel: %s\n"                                                            \
+    "data: {texts: {format: language, path: %s/recipes/data/shakespeare/text.txt,\n"     \
+    "  tokenizer: %s/recipes/data/shakespeare/tokenizer.json, lowercase: true,\n"        \
+    "  skip_unknown: true, length: 16}}\n"                                               \
+    "passes: %s\ncheckpoint: {every: 0}\n"
+
+/* Runs a recipe, of the model in folder `model`; `passes` is its list in flow style. */
+static size_t run_recipe(Place *place, const char *model, const char *passes) {
     FILE *file = fopen(place->recipe, "w");
     assert_non_null(file);
-    fprintf(file, "version: 1\nmodel: llama\npasses: %s\ncheckpoint: {every: 0}\n",
-            passes);
+    char root[512];
+    assert_non_null(getcwd(root, sizeof root));
+    fprintf(file, RECIPE, model, root, root, passes);
     assert_int_equal(fclose(file), 0);
     name_outputs(place, "small.h5");
     const size_t peak =
         program_run((const char *[]){getenv("COMPRESS_BIN"), "--recipe", place->recipe,
                                      "--output", place->output, "--quiet", NULL},
                     NULL);
-    check_peak(passes, peak, largest);
     check_foretold(place->recipe, place->wanted, peak);
     unlink(place->wanted);
+    return peak;
+}
+
+/* Of the model of many tensors. */
+static void check_recipe(Place *place, const char *passes, size_t largest) {
+    check_peak(passes, run_recipe(place, "llama", passes), largest);
     apart(run_in_memory, place, NULL);
     check_equal(place);
 }
@@ -181,9 +201,39 @@ static void test_quantize(void **state) {
                  LARGEST);
 }
 
+/* Twice the batch of calibration, so that both threads have a part. */
+static void test_influence(void **state) {
+    check_recipe(*state,
+                 "[remove_layer: {drop_count: 2, order: influence, data: texts, "
+                 "samples: 32}]",
+                 LARGEST);
+}
+
+static void check_few(const char *what, size_t peak) {
+    if (peak > FEW)
+        fail_msg("%s: expected at most %zu MB of memory, found %zu MB", what, FEW / MB,
+                 peak / MB);
+}
+
+static void test_pieces(void **state) {
+    static const char *const NAMES[] = {"large.h5", "large.safetensors", "folder/"};
+    Place *place = *state;
+    for (int i = 0; i < 3; i++) {
+        name_outputs(place, NAMES[i]);
+        check_few(NAMES[i],
+                  program_run((const char *[]){getenv("COMPRESS_BIN"), "convert",
+                                               place->large, place->output, NULL},
+                              NULL));
+        program_run((const char *[]){"/bin/rm", "-r", place->output, NULL}, NULL);
+    }
+    check_few("remove_layer", run_recipe(place, "large", "[remove_layer: {drop: [1]}]"));
+    unlink(place->output);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convert), cmocka_unit_test(test_remove_layer),
-        cmocka_unit_test(test_multiplex), cmocka_unit_test(test_quantize)};
+        cmocka_unit_test(test_convert),   cmocka_unit_test(test_remove_layer),
+        cmocka_unit_test(test_multiplex), cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_influence), cmocka_unit_test(test_pieces)};
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }
