@@ -39,6 +39,11 @@ const void *tensor_piece(const Tensor *tensor, size_t offset, size_t bytes);
  * go. */
 int64_t tensor_check_finite(const Tensor *tensor);
 
+/* Lets tensor_check_finite of tensors in mapped files find what it looks for: reads those
+ * of which nothing is kept, two at a time by a thread of its own, which is what disks and
+ * the kernel's copies leave time for. The same is kept as without it. */
+void tensors_read_mapped(const Tensor *const *tensors, int count);
+
 /* Whether two tensors of equal sizes in bytes hold the same bytes. Where the hash of `a`
  * is kept with a mapped file, that of `b` is compared with it and `a` is not read. */
 bool tensor_same_bytes(const Tensor *a, const Tensor *b);

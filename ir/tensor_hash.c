@@ -1,8 +1,11 @@
 /* Tensor: hashes, and what is found while the bytes are read for one. Bytes are taken a
  * piece at a time, so that of a mapped file little is in memory. */
+#include "ir/arena.h"
 #include "ir/mapped.h"
-#include "ir/tensor.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 static size_t piece_at(size_t at, size_t bytes) {
@@ -87,23 +90,77 @@ bool tensor_same_bytes(const Tensor *a, const Tensor *b) {
     return true;
 }
 
-/* Reads a mapped tensor once for its hash and for whether it is finite; keeps the hash
- * where it is. */
-static void check_mapped(const Tensor *tensor, size_t bytes) {
+/* A tensor of a mapped file, and what was found in it. */
+typedef struct Found {
+    const Tensor *tensor;
+    bool finite;
     unsigned char digest[HASH_BYTES];
-    bool finite = true;
-    read_digest(tensor, digest, &finite);
-    if (!finite) return;
-    buf_keep_digest(tensor->buf, tensor->offset, bytes, digest);
+} Found;
+
+/* Reads a mapped tensor once for its hash and for whether it is finite. */
+static void read_found(Found *found) {
+    found->finite = true;
+    read_digest(found->tensor, found->digest, &found->finite);
+}
+
+static void keep_found(const Found *found) {
+    const Tensor *tensor = found->tensor;
+    const size_t bytes = tensor_bytes(tensor);
+    if (!found->finite) return;
+    buf_keep_digest(tensor->buf, tensor->offset, bytes, found->digest);
     buf_keep_finite(tensor->buf, tensor->offset, bytes, tensor->dtype);
+}
+
+/* Whether a tensor lies in a mapped file, and nothing of it is kept. */
+static bool is_unread(const Tensor *tensor) {
+    if (!is_read_only(tensor) || dtype_is_quantised(tensor->dtype)) return false;
+    const size_t bytes = tensor_bytes(tensor);
+    return bytes > 0 && !buf_digest(tensor->buf, tensor->offset, bytes);
+}
+
+typedef struct Reading {
+    Found *items;
+    int count;
+    atomic_int next;
+} Reading;
+
+static void *read_items(void *self) {
+    Reading *reading = self;
+    int i;
+    while ((i = atomic_fetch_add(&reading->next, 1)) < reading->count)
+        read_found(&reading->items[i]);
+    return NULL;
+}
+
+void tensors_read_mapped(const Tensor *const *tensors, int count) {
+    Reading reading = {.items = memory_alloc((size_t)count, sizeof(Found))};
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        if (!is_unread(tensors[i])) continue;
+        reading.items[reading.count++].tensor = tensors[i];
+        bytes += tensor_bytes(tensors[i]);
+    }
+    pthread_t thread;
+    const bool both = bytes > PIECE_BYTES &&
+                      pthread_create(&thread, NULL, read_items, &reading) == 0;
+    if (bytes > PIECE_BYTES) read_items(&reading);
+    if (both) pthread_join(thread, NULL);
+    for (int i = 0; i < reading.count && bytes > PIECE_BYTES; i++) {
+        const Tensor *tensor = reading.items[i].tensor; /* two may be views of the same */
+        if (is_unread(tensor)) keep_found(&reading.items[i]);
+    }
+    free(reading.items);
 }
 
 int64_t tensor_check_finite(const Tensor *tensor) {
     const size_t bytes = tensor->buf ? tensor_bytes(tensor) : 0;
     if (bytes == 0 || dtype_is_quantised(tensor->dtype))
         return tensor_find_nonfinite(tensor);
-    if (is_read_only(tensor) && !buf_digest(tensor->buf, tensor->offset, bytes))
-        check_mapped(tensor, bytes);
+    if (is_unread(tensor)) {
+        Found found = {.tensor = tensor};
+        read_found(&found);
+        keep_found(&found);
+    }
     if (buf_known_finite(tensor->buf, tensor->offset, bytes, tensor->dtype)) return -1;
     const int64_t at = tensor_find_nonfinite(tensor);
     if (at < 0) buf_keep_finite(tensor->buf, tensor->offset, bytes, tensor->dtype);

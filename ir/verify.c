@@ -295,6 +295,11 @@ Status graph_verify(Graph *graph, Status status, Diag *diag) {
 }
 
 Status graph_verify_weights(const Graph *graph, Diag *diag) {
+    const size_t count = (size_t)graph->storage_count;
+    const Tensor **tensors = memory_alloc(count, sizeof *tensors);
+    for (size_t i = 0; i < count; i++) tensors[i] = &graph->storages[i]->tensor;
+    tensors_read_mapped(tensors, graph->storage_count);
+    free(tensors);
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *storage = graph->storages[i];
         if (!storage->tensor.buf)

@@ -255,6 +255,10 @@ static Status file_verify(const char *path, const NamedTensor *tensors, int coun
     Checkpoint *back;
     Status status = STATUS_OK;
     TRY(safetensors_read(&back, path, diag));
+    const Tensor **all = memory_alloc((size_t)back->count, sizeof *all);
+    for (int i = 0; i < back->count; i++) all[i] = &back->tensors[i].tensor;
+    tensors_read_mapped(all, back->count);
+    free(all);
     for (int i = 0; i < count && status == STATUS_OK; i++) {
         const Tensor *wanted = &tensors[i].tensor;
         const Tensor *found = checkpoint_find(back, tensors[i].name);

@@ -101,7 +101,7 @@ static void guess_ranks(Run *r, Diag *diag) {
 static Status decompose(Run *r, FactorJob *jobs, int count, int phases, Diag *diag) {
     if (!r->calibration) return factor_do(&r->f, jobs, count, diag);
     calibration_restart(r->calibration);
-    calibration_expect(r->calibration, phases * factor_calls(&r->f, jobs, count));
+    calibration_expect(r->calibration, phases * factor_calls(&r->f, jobs, count), false);
     return factor_do_calibrated(&r->f, r->calibration, r->options->calibration.damp, jobs,
                                 count, !jobs->squares, diag);
 }

@@ -23,7 +23,6 @@
 enum { CHUNK_SAMPLES = 16 };
 /* A Gram matrix, and what methods make of it: factor, inverse, and rows that wait. */
 enum { GRAM_MATRICES = 3 };
-#define KEPT_BYTES ((int64_t)2 << 30) /* what is kept at most */
 
 struct Calibration {
     PassContext *ctx;
@@ -53,10 +52,10 @@ static void draw_samples(Calibration *c) {
     free(all);
 }
 
-/* Bytes of the Gram matrices of the block that needs the most of them. */
-static size_t gram_bytes(Node *const *values, int count) {
+/* Bytes of the Gram matrices of the block that needs the most of them; 0 without. */
+static size_t gram_bytes(Node *const *values, int count, bool grams) {
     size_t most = 0, block = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && grams; i++) {
         const size_t width = (size_t)node_width(values[i]);
         if (i > 0 && values[i]->layer != values[i - 1]->layer) block = 0;
         block += GRAM_MATRICES * width * width * sizeof(double);
@@ -65,19 +64,8 @@ static size_t gram_bytes(Node *const *values, int count) {
     return most;
 }
 
-/* Bytes of what crosses from one block to the next, of all samples: of the widest value,
- * before and behind a block. */
-static size_t kept_bytes(const DataUse *use, const Batches *data, int64_t samples) {
-    int64_t most = 0;
-    for (int i = 0; i < use->root_count; i++)
-        if (node_width(use->roots[i]) > most) most = node_width(use->roots[i]);
-    const int64_t tokens = data->length ? data->max_tokens : 1;
-    const int64_t bytes = 2 * samples * tokens * most * (int64_t)sizeof(float);
-    return (size_t)(bytes < 2 * KEPT_BYTES ? bytes : 2 * KEPT_BYTES);
-}
-
 static Status plan_memory(PassContext *ctx, const DataUse *use, const Batches *data,
-                          const CalibrationOptions *options, Diag *diag) {
+                          const CalibrationOptions *options, bool grams, Diag *diag) {
     const int64_t samples =
         options->samples < data->count ? options->samples : data->count;
     const DataRun run = {.graph = use->graph,
@@ -86,16 +74,15 @@ static Status plan_memory(PassContext *ctx, const DataUse *use, const Batches *d
                          .data = data,
                          .batch = CHUNK_SAMPLES,
                          .by_layer = true};
-    return use->root_count == 0 ? STATUS_OK
-                                : step_plan_run(ctx, &run,
-                                                gram_bytes(use->roots, use->root_count) +
-                                                    kept_bytes(use, data, samples),
-                                                diag);
+    const size_t squares = gram_bytes(use->roots, use->root_count, grams);
+    return use->root_count == 0
+               ? STATUS_OK
+               : step_plan_run(ctx, &run, squares + kept_bytes(use->roots, use->root_count, data, samples), diag);
 }
 
-Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
-                        Node *const *values, int count, const CalibrationOptions *options,
-                        Diag *diag) {
+static Status open_set(Calibration **out, PassContext *ctx, Graph *graph,
+                       Node *const *values, int count, const CalibrationOptions *options,
+                       bool grams, Diag *diag) {
     const DataUse use = {.graph = graph, .roots = values, .root_count = count};
     Batches *data = NULL;
     *out = NULL;
@@ -110,7 +97,7 @@ Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
         option_warn(&ctx->source, "samples", diag,
                     "data set \"%s\" has %lld samples, all of which are used",
                     options->data, (long long)data->count);
-    if (ctx->plan) return plan_memory(ctx, &use, data, options, diag);
+    if (ctx->plan) return plan_memory(ctx, &use, data, options, grams, diag);
     Calibration *c = memory_alloc(1, sizeof *c);
     *c = (Calibration){.ctx = ctx, .graph = graph, .options = options, .data = data};
     c->samples = options->samples < data->count ? options->samples : data->count;
@@ -118,6 +105,18 @@ Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
     draw_samples(c);
     *out = c;
     return STATUS_OK;
+}
+
+Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
+                        Node *const *values, int count, const CalibrationOptions *options,
+                        Diag *diag) {
+    return open_set(out, ctx, graph, values, count, options, true, diag);
+}
+
+Status calibration_open_rows(Calibration **out, PassContext *ctx, Graph *graph,
+                             Node *const *values, int count,
+                             const CalibrationOptions *options, Diag *diag) {
+    return open_set(out, ctx, graph, values, count, options, false, diag);
 }
 
 static void drop_kept(Calibration *c) {
@@ -129,10 +128,6 @@ static void drop_kept(Calibration *c) {
 void calibration_restart(Calibration *c) {
     drop_kept(c);
     c->steady = false;
-}
-
-void calibration_steady(Calibration *c) {
-    c->steady = true;
 }
 
 void calibration_close(Calibration *c) {
@@ -150,8 +145,9 @@ int calibration_threads(const Calibration *c) {
     return c->ctx->threads;
 }
 
-void calibration_expect(Calibration *c, int calls) {
+void calibration_expect(Calibration *c, int calls, bool steady) {
     c->expected = c->calls + calls;
+    c->steady = steady;
 }
 
 void calibration_warn_rows(const Calibration *c, int64_t rows, int64_t columns,

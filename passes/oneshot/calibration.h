@@ -55,6 +55,11 @@ Status calibration_open(Calibration **out, PassContext *ctx, Graph *graph,
                         Node *const *values, int count, const CalibrationOptions *options,
                         Diag *diag);
 
+/* The same for who looks at rows alone: a plan counts no memory for Gram matrices. */
+Status calibration_open_rows(Calibration **out, PassContext *ctx, Graph *graph,
+                             Node *const *values, int count,
+                             const CalibrationOptions *options, Diag *diag);
+
 /* NULL is allowed. */
 void calibration_close(Calibration *c);
 
@@ -62,15 +67,12 @@ void calibration_close(Calibration *c);
 int64_t calibration_samples(const Calibration *c);
 int calibration_threads(const Calibration *c);
 
-/* How many more times the pass is going to ask for rows: for the progress alone, which is
- * that of one call after the other when nothing is said. What was told before stays
- * done. */
-void calibration_expect(Calibration *c, int calls);
-
-/* Says that nothing of the model changes between the calls from now on, up to
- * calibration_restart: what is kept may then lie behind the values asked for, so that
- * each block is run once. */
-void calibration_steady(Calibration *c);
+/* How many more times the pass is going to ask for rows: for the progress, which is that
+ * of one call after the other when nothing is said. What was told before stays done.
+ * `steady`: nothing of the model changes between these calls, up to calibration_restart;
+ * what is kept may then lie behind the values asked for, so that each block is run once.
+ */
+void calibration_expect(Calibration *c, int calls, bool steady);
 
 /* Rows of one value: x[count, width]. */
 typedef struct CalibrationRows {

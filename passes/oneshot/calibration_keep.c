@@ -111,6 +111,15 @@ void kept_find(Kept *out, Arena *arena, Graph *graph, const Kept *now,
         out->values[i] = memory_alloc((size_t)chunks, sizeof *out->values[i]);
 }
 
+size_t kept_bytes(Node *const *values, int count, const Batches *data, int64_t samples) {
+    int64_t most = 0;
+    for (int i = 0; i < count; i++)
+        if (node_width(values[i]) > most) most = node_width(values[i]);
+    const int64_t tokens = data->length ? data->max_tokens : 1;
+    const int64_t bytes = 2 * samples * tokens * most * (int64_t)sizeof(float);
+    return (size_t)(bytes < 2 * KEPT_BYTES ? bytes : 2 * KEPT_BYTES);
+}
+
 /* ---- starting from it ---- */
 
 void kept_graph(KeptGraph *out, Arena *arena, Graph *graph, const Kept *kept,

@@ -3,6 +3,7 @@
 #ifndef COMPRESS_PASSES_ONESHOT_CALIBRATION_KEEP_H
 #define COMPRESS_PASSES_ONESHOT_CALIBRATION_KEEP_H
 
+#include "ir/batches.h"
 #include "ir/graph.h"
 
 /* Values of a place in the graph behind which nothing else that was computed before it is
@@ -28,6 +29,13 @@ bool kept_fits(const Kept *kept, const Graph *graph);
  * Everything is in the arena but `values`. */
 void kept_find(Kept *out, Arena *arena, Graph *graph, const Kept *now,
                Node *const *values, int count, bool behind, int64_t chunks);
+
+/* Bytes that are kept at most. */
+#define KEPT_BYTES ((int64_t)2 << 30)
+
+/* Bytes of what crosses from one block to the next, of all samples: of the widest of
+ * `values`, before and behind a block. From shapes alone. */
+size_t kept_bytes(Node *const *values, int count, const Batches *data, int64_t samples);
 
 /* A graph that computes results from kept values and inputs alone. */
 typedef struct KeptGraph {

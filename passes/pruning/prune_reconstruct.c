@@ -199,7 +199,7 @@ Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
                         const PruneOptions *options, Diag *diag) {
     int groups = 0;
     for (int k = 0; k < count; k++) groups += prunes[k].group_count;
-    calibration_expect(calibration, 3 * groups); /* and once when it is reconstructed */
+    calibration_expect(calibration, 3 * groups, false); /* and once when it is reconstructed */
     for (int k = 0; k < count; k++) {
         for (int g = 0; g < prunes[k].group_count; g++) {
             Refit t;
@@ -408,7 +408,7 @@ Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
     if (!calibration) return plan_refits(prunes, count, options, diag);
     for (Node *node = prunes->graph->first; node; node = node->next)
         groups += find_refit(&t, prunes, count, node);
-    calibration_expect(calibration, groups);
+    calibration_expect(calibration, groups, false);
     if (!options->follow)
         return run_refits(prunes, count, calibration, NULL, options, diag);
     const Prune *last = &prunes[count - 1];

@@ -80,8 +80,7 @@ Status removal_influence(Removal *r, IntList layers, Calibration *calibration,
     if (!calibration) return STATUS_OK;
     double *influence =
         ARENA_ARRAY(arena, double, (size_t)graph_layer_count(r->graph, r->stack));
-    calibration_expect(calibration, layers.count);
-    calibration_steady(calibration);
+    calibration_expect(calibration, layers.count, true);
     for (int i = 0; i < layers.count; i++) { /* one by one: a model may be large */
         LayerEnds ends;
         Cosines c = {0};
@@ -97,7 +96,7 @@ Status removal_influence(Removal *r, IntList layers, Calibration *calibration,
 }
 
 Status removal_calibrate(Calibration **out, const Removal *r, IntList layers,
-                         const CalibrationOptions *options, Diag *diag) {
+                         const CalibrationOptions *options, bool bridge, Diag *diag) {
     Node **values = ARENA_ARRAY(r->ctx->arena, Node *, 2 * (size_t)layers.count);
     *out = NULL;
     if (!options->data) return STATUS_OK;
@@ -107,7 +106,8 @@ Status removal_calibrate(Calibration **out, const Removal *r, IntList layers,
         values[2 * i] = ends.input;
         values[2 * i + 1] = ends.output;
     }
-    TRY(calibration_open(out, r->ctx, r->graph, values, 2 * layers.count, options, diag));
+    TRY((bridge ? calibration_open : calibration_open_rows)(
+        out, r->ctx, r->graph, values, 2 * layers.count, options, diag));
     if (*out) calibration_record(*out, r->ctx->record);
     return STATUS_OK;
 }

@@ -33,10 +33,10 @@ typedef struct Removal {
 Status removal_check_data(const CalibrationOptions *options, bool used,
                           const StepSource *source, Diag *diag);
 
-/* Opens the calibration set for what goes in and what comes out of what goes of `layers`;
- * NULL where the options name none, as when planning. Fails as calibration_open does. */
+/* Opens the calibration set for what goes in and what comes out of what goes of `layers`,
+ * to put bridges in their place, too; NULL where the options name none, as when planning. Fails as calibration_open does. */
 Status removal_calibrate(Calibration **out, const Removal *removal, IntList layers,
-                         const CalibrationOptions *options, Diag *diag);
+                         const CalibrationOptions *options, bool bridge, Diag *diag);
 
 /* Finds the influence of `layers`, or of their blocks: 1 - cos(x, y) of
  * what goes in and what comes out, the mean over the rows of the calibration set (Men et

@@ -266,7 +266,7 @@ static Status block_run(PassContext *ctx, Model *model, const void *opaque, Diag
     ctx->stays = options->prior == PRIOR_COPY && !options->bridge;
     TRY(find_layers(&layers, &removal, diag));
     TRY(removal_calibrate(&calibration, &removal, layers.with, &options->calibration,
-                          diag));
+                          options->bridge, diag));
     const Status status =
         remove_blocks(&removal, model, &layers, options, calibration, diag);
     calibration_close(calibration);

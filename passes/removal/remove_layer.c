@@ -289,7 +289,8 @@ static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Dia
     const IntList all = removal_others(ctx->arena, (IntList){NULL, 0}, depth);
     Calibration *calibration = NULL;
     IntList keep = {NULL, 0};
-    TRY(removal_calibrate(&calibration, &removal, all, &options.calibration, diag));
+    TRY(removal_calibrate(&calibration, &removal, all, &options.calibration,
+                          options.bridge, diag));
     Status status = STATUS_OK;
     if (options.order == ORDER_INFLUENCE)
         status = removal_influence(&removal, all, calibration, diag);
