@@ -141,8 +141,8 @@ void tensors_read_mapped(const Tensor *const *tensors, int count) {
         bytes += tensor_bytes(tensors[i]);
     }
     pthread_t thread;
-    const bool both = bytes > PIECE_BYTES &&
-                      pthread_create(&thread, NULL, read_items, &reading) == 0;
+    const bool both =
+        bytes > PIECE_BYTES && pthread_create(&thread, NULL, read_items, &reading) == 0;
     if (bytes > PIECE_BYTES) read_items(&reading);
     if (both) pthread_join(thread, NULL);
     for (int i = 0; i < reading.count && bytes > PIECE_BYTES; i++) {

@@ -77,7 +77,10 @@ static Status plan_memory(PassContext *ctx, const DataUse *use, const Batches *d
     const size_t squares = gram_bytes(use->roots, use->root_count, grams);
     return use->root_count == 0
                ? STATUS_OK
-               : step_plan_run(ctx, &run, squares + kept_bytes(use->roots, use->root_count, data, samples), diag);
+               : step_plan_run(ctx, &run,
+                               squares +
+                                   kept_bytes(use->roots, use->root_count, data, samples),
+                               diag);
 }
 
 static Status open_set(Calibration **out, PassContext *ctx, Graph *graph,

@@ -199,7 +199,8 @@ Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
                         const PruneOptions *options, Diag *diag) {
     int groups = 0;
     for (int k = 0; k < count; k++) groups += prunes[k].group_count;
-    calibration_expect(calibration, 3 * groups, false); /* and once when it is reconstructed */
+    calibration_expect(calibration, 3 * groups,
+                       false); /* and once when it is reconstructed */
     for (int k = 0; k < count; k++) {
         for (int g = 0; g < prunes[k].group_count; g++) {
             Refit t;

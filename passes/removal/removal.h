@@ -34,7 +34,8 @@ Status removal_check_data(const CalibrationOptions *options, bool used,
                           const StepSource *source, Diag *diag);
 
 /* Opens the calibration set for what goes in and what comes out of what goes of `layers`,
- * to put bridges in their place, too; NULL where the options name none, as when planning. Fails as calibration_open does. */
+ * to put bridges in their place, too; NULL where the options name none, as when planning.
+ * Fails as calibration_open does. */
 Status removal_calibrate(Calibration **out, const Removal *removal, IntList layers,
                          const CalibrationOptions *options, bool bridge, Diag *diag);
 
