@@ -25,7 +25,7 @@ const char *blas_core(void);
 const char *blas_library(void);
 
 /* C[m, n] = alpha op(A) op(B) + beta C, row-major, op = transpose when the flag is set;
- * lda, ldb, ldc are row strides of the matrices as stored. */
+ * lda, ldb, ldc are row strides of the matrices as stored. None of the six is limited. */
 void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
               const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
               float *c, int64_t ldc);
@@ -34,7 +34,7 @@ void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, doubl
               double *c, int64_t ldc);
 
 /* Lower triangle of C[n, n] = A^T A + beta C for A[k, n], all row-major; lda is the row
- * stride of A. The upper triangle is not touched. */
+ * stride of A, below 2^31. The upper triangle is not touched. */
 void syrk_f32(int64_t n, int64_t k, const float *a, int64_t lda, float beta, float *c);
 void syrk_f64(int64_t n, int64_t k, const double *a, int64_t lda, double beta, double *c);
 
