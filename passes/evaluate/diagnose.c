@@ -46,6 +46,7 @@ static const D defaults = {
 
 /* Mean-token outputs of all layers of one model: layer[l] is [samples, width]. */
 typedef struct Features {
+    PassContext *ctx;
     int layers;
     int64_t samples, *width;
     float **layer; /* malloc */
@@ -57,12 +58,19 @@ static void features_free(Features *f) {
 
 static Status keep_features(void *self, const Fetch *what, const float *const *values,
                             const void *const *columns, Diag *diag) {
-    (void)columns, (void)diag;
+    (void)columns;
     Features *f = self;
     for (int l = 0; l < f->layers; l++)
-        for (int64_t i = 0; i < what->n; i++)
-            memcpy(f->layer[l] + what->index[i] * f->width[l],
-                   values[l] + i * f->width[l], (size_t)f->width[l] * sizeof(float));
+        for (int64_t i = 0; i < what->n; i++) {
+            const float *from = values[l] + i * f->width[l];
+            for (int64_t k = 0; k < f->width[l]; k++)
+                if (!isfinite(from[k]))
+                    return step_fail(f->ctx, diag,
+                                     "a value of layer %d is not finite, for sample %lld",
+                                     l, (long long)what->index[i]);
+            memcpy(f->layer[l] + what->index[i] * f->width[l], from,
+                   (size_t)f->width[l] * sizeof(float));
+        }
     return STATUS_OK;
 }
 
@@ -101,6 +109,7 @@ static Status check_layers(PassContext *ctx, const Graph *graph, Diag *diag) {
 
 static Status collect(Features *f, PassContext *ctx, Model *model, const Batches *data,
                       const D *options, Arena *arena, Diag *diag) {
+    f->ctx = ctx;
     f->layers = graph_layer_count(model->graph, graph_main_stack(model->graph));
     f->samples = options->limit < data->count ? options->limit : data->count;
     f->width = ARENA_ARRAY(arena, int64_t, (size_t)f->layers);
@@ -202,12 +211,14 @@ static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batche
                              .batch_size = options->batch_size,
                              .threads = ctx->threads,
                              .watch = ctx->watch};
-    const Status status = mean_gradient(&run, gradient, diag);
+    Status status = mean_gradient(&run, gradient, diag);
     Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     const int layers = graph_layer_count(graph, graph_main_stack(graph));
     for (int l = 0; l < layers && status == STATUS_OK; l++) {
         Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
         value->real = sqrt(layer_square(graph, l, params, gradient));
+        if (!isfinite(value->real))
+            status = step_fail(ctx, diag, "the gradient of layer %d is not finite", l);
         tree_append(ctx->arena, list, NULL, LOC_NONE, value);
     }
     if (status == STATUS_OK)

@@ -216,6 +216,31 @@ static void note_error(Quantizer *z, const Storage *storage, RoundingError error
     z->largest = relative;
 }
 
+/* Numbers of 4 bits have scales of 16 bits, which end: what lies beyond would be cut off.
+ */
+static Status check_range(const Quantizer *z, const Storage *storage, Diag *diag) {
+    enum { PIECE = 1024 };
+    const Tensor *from = storage_tensor(storage);
+    const int64_t count = tensor_count(from);
+    const float most = 7 * 65504.0F;
+    float piece[PIECE];
+    for (int64_t at = 0; at < count; at += PIECE) {
+        const int64_t n = count - at < PIECE ? count - at : PIECE;
+        tensor_read_f32(from, at, n, piece);
+        for (int64_t i = 0; i < n; i++) {
+            if (fabsf(piece[i]) <= most) continue;
+            step_fail(
+                z->ctx, diag,
+                "%s: weight %lld is %.9g: expected at most %.9g, 7 times the largest "
+                "scale of numbers of 4 bits",
+                storage->name, (long long)(at + i), (double)piece[i], (double)most);
+            diag_hint(diag, "int8 has no such end; or leave it out with `skip`");
+            return STATUS_MODEL;
+        }
+    }
+    return STATUS_OK;
+}
+
 /* `factor` and `aim`: see round_gptq; without a factor to the nearest. */
 static Status round_leaf(Quantizer *z, int chosen, const Tensor *aim,
                          const GptqFactor *factor, Diag *diag) {
@@ -229,6 +254,7 @@ static Status round_leaf(Quantizer *z, int chosen, const Tensor *aim,
         if (bad >= 0)
             return step_fail(z->ctx, diag, "%s: weight %lld is not finite", storage->name,
                              (long long)bad);
+        if (to.dtype == DTYPE_Q4) TRY(check_range(z, storage, diag));
         TRY(tensor_allocate(&to, diag));
         note_error(z, storage,
                    factor ? round_gptq(&to, from, aim, factor, z->ctx->threads)
