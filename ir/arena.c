@@ -2,6 +2,7 @@
 #include "ir/arena.h"
 
 #include "ir/memory_failure.h"
+#include "ir/sanitized.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 /* Under AddressSanitizer every allocation gets a chunk of its own, so that it sees
  * accesses beyond one. */
-#if defined(__SANITIZE_ADDRESS__)
+#if SANITIZED
 #define CHUNK_FIRST ((size_t)0)
 #else
 #define CHUNK_FIRST ((size_t)4096)

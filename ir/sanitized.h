@@ -1,7 +1,7 @@
 /* SANITIZED: whether AddressSanitizer is built in, which reserves terabytes of address
  * space, traces its own process and makes system calls of its own. */
-#ifndef COMPRESS_IO_FILES_SANITIZED_H
-#define COMPRESS_IO_FILES_SANITIZED_H
+#ifndef COMPRESS_IR_SANITIZED_H
+#define COMPRESS_IR_SANITIZED_H
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)

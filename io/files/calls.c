@@ -1,6 +1,6 @@
 /* Filters of system calls. The only file that includes seccomp.h. */
 #include "io/files/calls.h"
-#include "io/files/sanitized.h"
+#include "ir/sanitized.h"
 
 #include <errno.h>
 #include <stddef.h>

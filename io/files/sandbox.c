@@ -2,7 +2,7 @@
  */
 #include "io/files/sandbox.h"
 #include "io/files/calls.h"
-#include "io/files/sanitized.h"
+#include "ir/sanitized.h"
 
 #include <errno.h>
 #include <fcntl.h>

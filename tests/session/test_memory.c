@@ -1,7 +1,7 @@
 /* Memory: what plans foretell, against what the kernel measured of the same recipes.
  * Streamed models are in test_streaming.c. AddressSanitizer keeps memory of its own, so
  * there is nothing to compare under it. */
-#include "io/files/sanitized.h"
+#include "ir/sanitized.h"
 #include "tests/support/check.h"
 #include "tests/support/foretold.h"
 #include "tests/support/program.h"

@@ -8,7 +8,7 @@
  * it for two steps, takes units out and rounds it. What is compared is the middle with
  * the end: what is kept for good by then has been kept. Prints a table; exit code 1 where
  * something grew. */
-#include "io/files/sanitized.h"
+#include "ir/sanitized.h"
 #include "session/compress.h"
 
 #include <dirent.h>
