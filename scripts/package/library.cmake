@@ -8,6 +8,16 @@ else()
 endif()
 set(LIBRARY_PARTS session passes io exec ir onnx_proto)
 add_library(libcompress SHARED $<TARGET_OBJECTS:session>)
+if(HDF5_OBJECT)
+  add_library(hdf5_streams STATIC scripts/package/hdf5_streams.c)
+  list(APPEND LIBRARY_PARTS hdf5_streams)
+  add_custom_command(OUTPUT ${HDF5_OBJECT} VERBATIM
+    COMMAND ${PROJECT_SOURCE_DIR}/scripts/package/hdf5-object $<TARGET_FILE:io> ${HDF5_ARCHIVE} ${HDF5_OBJECT}
+    DEPENDS io ${HDF5_ARCHIVE} scripts/package/hdf5-object)
+  add_custom_target(hdf5_inside DEPENDS ${HDF5_OBJECT})
+  add_dependencies(libcompress hdf5_inside)
+  target_link_libraries(libcompress PRIVATE ${HDF5_OBJECT} $<TARGET_OBJECTS:hdf5_streams>)
+endif()
 set_target_properties(libcompress PROPERTIES OUTPUT_NAME compress EXPORT_NAME compress
   VERSION ${PROJECT_VERSION} SOVERSION ${LIBRARY_VERSION})
 target_link_libraries(libcompress PRIVATE passes io exec ir
@@ -16,7 +26,7 @@ set_target_properties(libcompress PROPERTIES LINK_DEPENDS
   ${PROJECT_SOURCE_DIR}/scripts/package/compress.map)
 target_include_directories(libcompress INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
-# One object of all, with what is hidden made local: its names meet those of no program.
+# One object of all, with all names but the header's made local: they meet those of no program.
 set(LIBRARY_FILES)
 set(LIBRARY_OBJECTS)
 foreach(part ${LIBRARY_PARTS})
@@ -24,18 +34,28 @@ foreach(part ${LIBRARY_PARTS})
   list(APPEND LIBRARY_FILES $<TARGET_FILE:${part}>)
 endforeach()
 add_custom_command(OUTPUT libcompress.a VERBATIM DEPENDS ${LIBRARY_PARTS}
-  COMMAND ld -r --whole-archive ${LIBRARY_FILES} -o libcompress.o
+  COMMAND ld -r --whole-archive ${LIBRARY_FILES} --no-whole-archive ${HDF5_OBJECT} -o libcompress.o
   COMMAND ${CMAKE_OBJCOPY} --localize-hidden libcompress.o
+  COMMAND ${CMAKE_OBJCOPY} --wildcard "--keep-global-symbol=compress_*" libcompress.o
   COMMAND ${CMAKE_COMMAND} -E rm -f libcompress.a
   COMMAND ${CMAKE_AR} qcD libcompress.a libcompress.o
   COMMAND ${CMAKE_RANLIB} -D libcompress.a
   COMMAND ${CMAKE_COMMAND} -E rm libcompress.o)
 add_custom_target(libcompress_static ALL DEPENDS libcompress.a)
+if(HDF5_OBJECT)
+  add_dependencies(libcompress_static hdf5_inside)
+endif()
 
 # How other projects find it. What the static library needs stands there as flags: a name of
 # another .pc file would be looked for by those who link with the shared one as well.
 set(PRIVATE_FLAGS)
-foreach(module OPENBLAS LAPACKE YAML JANSSON HDF5 PNG JPEG UTF8PROC PCRE2 PROTOBUF_C XXHASH SECCOMP)
+set(HDF5_INSIDE_LDFLAGS -lsz)
+if(HDF5_OBJECT)
+  set(HDF5_MODULE HDF5_INSIDE)
+else()
+  set(HDF5_MODULE HDF5)
+endif()
+foreach(module OPENBLAS LAPACKE YAML JANSSON ${HDF5_MODULE} PNG JPEG UTF8PROC PCRE2 PROTOBUF_C XXHASH SECCOMP)
   list(APPEND PRIVATE_FLAGS ${${module}_LDFLAGS})
 endforeach()
 if(ONEDNN_FOUND)

@@ -25,6 +25,15 @@ nm -g --defined-only "$lib/libcompress.a" | awk 'NF == 3 {print $3}' | sort >sta
 diff declared shared || fail "the shared library shows other functions"
 diff declared static || fail "the static library shows other functions"
 
+# With HDF5 inside it loads no libraries for networks, and shows none of HDF5's names (above).
+if [ -e "$build/hdf5_inside.o" ]; then
+    ldd "$lib/libcompress.so" >libraries
+    grep -e libhdf5 libraries && fail "the shared library loads HDF5"
+    grep -q libmpi libraries || ! grep -e curl -e krb5 -e ldap -e ssh -e libssl libraries ||
+        fail "the shared library brings libraries for networks"
+    readelf -d "$lib/libcompress.so" | grep TEXTREL && fail "code that is written to when it is loaded"
+fi
+
 # By pkg-config: the shared library, then the static one.
 cp "$source"/docs/examples/*.c .
 cc -std=c11 -Wall -Wextra -Werror shrink.c $(pkg-config --cflags --libs compress) -o shrink
