@@ -6,20 +6,22 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Files lie in memory where the system has a folder for that: a fuzzer writes one for
- * each of millions of inputs. */
-static const char *folder(void) {
+const char *fuzz_folder(void) {
     static const char *chosen;
     if (!chosen) chosen = access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
     return chosen;
 }
 
-void fuzz_file(FuzzPath *out, const char *ending, const uint8_t *data, size_t size) {
-    snprintf(out->path, sizeof out->path, "%s/compress-fuzz-%ld%s", folder(),
-             (long)getpid(), ending);
-    const int file = open(out->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+void fuzz_put(const char *path, const void *data, size_t size) {
+    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     fuzz_expect(file >= 0 && write(file, data, size) == (ssize_t)size && close(file) == 0,
                 "the input's file was written");
+}
+
+void fuzz_file(FuzzPath *out, const char *ending, const uint8_t *data, size_t size) {
+    snprintf(out->path, sizeof out->path, "%s/compress-fuzz-%ld%s", fuzz_folder(),
+             (long)getpid(), ending);
+    fuzz_put(out->path, data, size);
 }
 
 void fuzz_remove(const FuzzPath *file) {

@@ -18,6 +18,13 @@ typedef struct FuzzPath {
     char path[64];
 } FuzzPath;
 
+/* The folder for inputs and what stands beside them: in memory where the system has one,
+ * since a fuzzer writes millions. */
+const char *fuzz_folder(void);
+
+/* Writes a file, over one that is there. Aborts where that cannot be. */
+void fuzz_put(const char *path, const void *data, size_t size);
+
 /* Writes an input into a file of its own whose name ends in `ending`, for readers that
  * take a path. Aborts where that cannot be. */
 void fuzz_file(FuzzPath *out, const char *ending, const uint8_t *data, size_t size);

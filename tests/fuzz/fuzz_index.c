@@ -38,7 +38,8 @@ static void make_shard(const char *name, Diag *diag) {
 
 static void make_folder(Diag *diag) {
     if (folder[0]) return;
-    snprintf(folder, sizeof folder, "/tmp/compress-fuzz-%ld-shards", (long)getpid());
+    snprintf(folder, sizeof folder, "%s/compress-fuzz-%ld-shards", fuzz_folder(),
+             (long)getpid());
     fuzz_expect(mkdir(folder, 0700) == 0, "the folder was made");
     atexit(remove_folder);
     make_shard("a", diag);
@@ -51,9 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Checkpoint *checkpoint = NULL;
     make_folder(diag);
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
-    FILE *file = fopen(path, "wb");
-    fuzz_expect(file && fwrite(data, 1, size, file) == size && fclose(file) == 0,
-                "the index was written");
+    fuzz_put(path, data, size);
     const Status status = checkpoint_read(&checkpoint, folder, diag);
     fuzz_told(status, diag);
     if (status == STATUS_OK) {

@@ -7,42 +7,52 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char MODULES[] =
     "[{\"type\": \"a.Transformer\", \"path\": \"\"}, {\"type\": \"a.Pooling\", \"path\": "
     "\"1_Pooling\"}]";
 static const char POOLING[] = "{\"pooling_mode_mean_tokens\": true}";
 
-static void put(const char *folder, const char *name, const void *data, size_t size) {
-    char path[128];
+/* The folder, made once and removed at the end of the program. */
+static char folder[64];
+enum { PATH_BYTES = 128 };
+
+static void put(const char *name, const void *data, size_t size) {
+    char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    fuzz_expect(file && fwrite(data, 1, size, file) == size && fclose(file) == 0,
-                "a file to be written");
+    fuzz_put(path, data, size);
 }
 
-static void empty(const char *folder) {
+static void remove_folder(void) {
     static const char *const NAMES[] = {"modules.json", "1_Pooling/config.json",
                                         "1_Pooling", ""};
-    char path[128];
+    char path[PATH_BYTES];
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, NAMES[i]);
         remove(path);
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char folder[64] = "/tmp/fuzz-sentence-XXXXXX", inner[96];
-    const bool pooling = size > 0 && data[0] == 'p';
-    fuzz_expect(mkdtemp(folder) != NULL, "a folder");
+static void make_folder(void) {
+    char inner[PATH_BYTES];
+    if (folder[0]) return;
+    snprintf(folder, sizeof folder, "%s/compress-fuzz-%ld-sentence", fuzz_folder(),
+             (long)getpid());
     snprintf(inner, sizeof inner, "%s/1_Pooling", folder);
-    fuzz_expect(mkdir(inner, 0700) == 0, "a folder in it");
+    fuzz_expect(mkdir(folder, 0700) == 0 && mkdir(inner, 0700) == 0, "folders");
+    atexit(remove_folder);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const bool pooling = size > 0 && data[0] == 'p';
+    make_folder();
     if (pooling) {
-        put(folder, "modules.json", MODULES, strlen(MODULES));
-        put(inner, "config.json", data + 1, size - 1);
+        put("modules.json", MODULES, strlen(MODULES));
+        put("1_Pooling/config.json", data + 1, size - 1);
     } else {
-        put(folder, "modules.json", data, size);
-        put(inner, "config.json", POOLING, strlen(POOLING));
+        put("modules.json", data, size);
+        put("1_Pooling/config.json", POOLING, strlen(POOLING));
     }
     Arena *arena = arena_create();
     Diag *diag = diag_create();
@@ -54,6 +64,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_expect(status == STATUS_OK || !found, "no way to pool where it is refused");
     diag_destroy(diag);
     arena_destroy(arena);
-    empty(folder);
     return 0;
 }
