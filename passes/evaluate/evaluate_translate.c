@@ -72,7 +72,7 @@ typedef struct TranslationRun {
     int64_t *order, total, batch;
     int32_t *tokens;  /* [batch, max_length] */
     Translation *out; /* [batch] */
-    Bleu *bleu;
+    Bleu bleu;
     int64_t made, unfinished;
     Text text;
 } TranslationRun;
@@ -94,7 +94,7 @@ static Status compare(TranslationRun *t, int64_t sample, const Translation *tran
     t->text.length = 0;
     TRY(data->translations->spell(data, &t->text, translation->tokens,
                                   translation->length, diag));
-    bleu_add(t->bleu, (BleuTokenize)t->e->decode.tokenize, t->text.data,
+    bleu_add(&t->bleu, (BleuTokenize)t->e->decode.tokenize, t->text.data,
              data->translations->reference(data, sample));
     t->made += translation->length;
     t->unfinished += !translation->ended;
@@ -167,7 +167,7 @@ static void record(TranslationRun *t, double seconds) {
     Evaluation *e = t->e;
     Arena *arena = e->ctx->arena;
     Tree *map = e->ctx->record;
-    const BleuScore score = bleu_score(t->bleu, (BleuSmooth)e->decode.smooth);
+    const BleuScore score = bleu_score(&t->bleu, (BleuSmooth)e->decode.smooth);
     e->bleu = score.score;
     tree_put_real(arena, map, "bleu", score.score);
     Tree *orders = tree_new(arena, TREE_LIST, LOC_NONE);
@@ -198,10 +198,8 @@ static void force_first(Search *search, const Tree *config) {
 
 static Status run_translations(TranslationRun *t, Diag *diag) {
     Evaluation *e = t->e;
-    Bleu bleu = {0};
     const double start = ticker_seconds();
     const Translations *data = e->data->translations;
-    t->bleu = &bleu;
     t->search = (Search){.kind = (SearchKind)e->decode.search,
                          .beam = e->decode.beam,
                          .length_penalty = e->decode.length_penalty,
