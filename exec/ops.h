@@ -288,15 +288,15 @@ static inline int64_t feature_halves(int fn) {
 }
 
 /* linear_attention(q[N, T, H k], k[N, S, G k], v[N, S, G e], mask[N, S]? integer,
- * near_q[N, T, H d]?, near_k[N, S, G d]?, gate[H]?) -> [N, T, H e]: per head, S = sum k_j
- * v_j^T and z = sum k_j over the source tokens that count (causal: j <= t), out_t = q_t^T
- * S / max(q_t . z, eps). G = kv_heads as in attention. Computed in chunks of tokens: cost
- * linear in T.
+ * near_q[N, T, H d]?, near_k[N, S, G d]?, gate[H]?, slope[H]?) -> [N, T, H e]: per head,
+ * S = sum k_j v_j^T and z = sum k_j over the source tokens that count (causal: j <= t),
+ * out_t = q_t^T S / max(q_t . z, eps). G = kv_heads as in attention. Computed in chunks
+ * of tokens: cost linear in T.
  *
  * With a `window` w > 0 (causal, S = T) the keys t - w < j <= t are near and take no part
- * in S and z; with s_j = scale near_q_t . near_k_j, m their largest and g = sigmoid(gate)
- * out_t = (g sum e^(s_j - m) v_j + q_t^T S) / (g sum e^(s_j - m) + q_t . z), sums over
- * near keys; eps is for rows without any (LoLCATs, Zhang et al., 2024). */
+ * in S and z; with s_j = scale near_q_t . near_k_j, m their largest, g = sigmoid(gate) or
+ * with a slope e^(gate + slope m), out_t = (g sum e^(s_j - m) v_j + q_t^T S) / (g sum
+ * e^(s_j - m) + q_t . z), sums over near keys; eps is for rows without any. */
 typedef struct LinearAttentionAttrs {
     int64_t heads;
     int64_t kv_heads; /* 0 = heads */

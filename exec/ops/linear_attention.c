@@ -21,6 +21,9 @@ static const Operand OPERANDS[] = {
     {"near_q", OPERAND_OPTIONAL, "queries of the window [N, T, H d]"},
     {"near_k", OPERAND_OPTIONAL, "keys of the window [N, S, G d]"},
     {"gate", OPERAND_OPTIONAL, "near weights are multiplied by its sigmoid [H]"},
+    {"slope", OPERAND_OPTIONAL,
+     "near weights are multiplied by e^(gate + slope m) instead, m their largest score "
+     "[H]; needs a gate"},
     {NULL},
 };
 
@@ -66,10 +69,10 @@ static Status check_near(const Node *node, Diag *diag) {
     const LinearAttentionAttrs *attrs = node->attrs;
     const int64_t *q = node->in[LINEAR_Q]->type.dim, *k = node->in[LINEAR_K]->type.dim;
     const int64_t heads = attrs->heads, groups = attrs->kv_heads;
-    for (int i = LINEAR_NEAR_Q; i <= LINEAR_GATE; i++) {
+    for (int i = LINEAR_NEAR_Q; i <= LINEAR_SLOPE; i++) {
         if (!attrs->window && node_has(node, i))
             return infer_fail(node, i, diag, "a window above 0 beside it");
-        if (attrs->window && !node_has(node, i) && i != LINEAR_GATE)
+        if (attrs->window && !node_has(node, i) && i < LINEAR_GATE)
             return infer_fail_attr(node, "window", diag, "operand '%s' beside it",
                                    node->op->operands[i].name);
     }
@@ -82,8 +85,10 @@ static Status check_near(const Node *node, Diag *diag) {
     TRY(infer_dim(node, LINEAR_NEAR_Q, 1, q[1], "the tokens of q", diag));
     TRY(heads_check_keys(node, LINEAR_NEAR_Q, LINEAR_NEAR_K, heads, groups, diag));
     TRY(infer_dim(node, LINEAR_NEAR_K, 1, k[1], "the tokens of k", diag));
-    return node_has(node, LINEAR_GATE) ? infer_shape(node, LINEAR_GATE, 1, &heads, diag)
-                                       : STATUS_OK;
+    for (int i = LINEAR_GATE; i <= LINEAR_SLOPE; i++)
+        if (node_has(node, i)) TRY(infer_shape(node, i, 1, &heads, diag));
+    if (node_has(node, LINEAR_GATE) || !node_has(node, LINEAR_SLOPE)) return STATUS_OK;
+    return infer_fail(node, LINEAR_SLOPE, diag, "a gate beside it");
 }
 
 static Status infer(const Node *node, Type *out, Diag *diag) {

@@ -37,7 +37,8 @@ static void open_near(LinearGradients *d, const Call *call) {
     d->near = (NearGradients){.q = gradient_of(call, LINEAR_NEAR_Q),
                               .k = gradient_of(call, LINEAR_NEAR_K),
                               .v = d->v,
-                              .gate = gradient_of(call, LINEAR_GATE)};
+                              .gate = gradient_of(call, LINEAR_GATE),
+                              .slope = gradient_of(call, LINEAR_SLOPE)};
 }
 
 static void open_gradients(LinearGradients *d, const Call *call) {
@@ -212,7 +213,8 @@ void REAL_FN(linear_backward)(const Call *call) {
     LinearGradients d;
     REAL_FN(linear_open)(&a, call);
     open_gradients(&d, call);
-    if (!d.q && !d.k && !d.v && !d.near.q && !d.near.k && !d.near.gate) return;
+    if (!d.q && !d.k && !d.v && !d.near.q && !d.near.k && !d.near.gate && !d.near.slope)
+        return;
     for (int64_t n = 0; n < a.samples; n++)
         for (int64_t g = 0; g < a.kv_heads; g++)
             (a.causal ? backward_causal : backward_whole)(&a, n, g, &d);

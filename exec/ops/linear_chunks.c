@@ -40,6 +40,7 @@ static void open_scratch(LinearAttention *a, const Call *call) {
     a->weights = carve(a, call, a->chunk * a->near_stride);
     a->d_weights = carve(a, call, a->chunk * a->near_stride);
     a->least = carve(a, call, a->chunk);
+    a->tops = carve(a, call, a->chunk);
 }
 
 static void open_near(LinearAttention *a, const Call *call) {
@@ -53,6 +54,7 @@ static void open_near(LinearAttention *a, const Call *call) {
     a->near_q = call_data(call, LINEAR_NEAR_Q);
     a->near_k = call_data(call, LINEAR_NEAR_K);
     a->gate = call_data(call, LINEAR_GATE);
+    a->slope = call_data(call, LINEAR_SLOPE);
 }
 
 void REAL_FN(linear_open)(LinearAttention *a, const Call *call) {

@@ -31,7 +31,8 @@ enum {
     LINEAR_MASK,
     LINEAR_NEAR_Q,
     LINEAR_NEAR_K,
-    LINEAR_GATE
+    LINEAR_GATE,
+    LINEAR_SLOPE
 };
 
 /* One call's sizes, operands (NULL when absent) and scratch. */
@@ -50,7 +51,7 @@ typedef struct LinearAttention {
     int64_t window;                     /* 0 = none; at most the keys */
     int64_t near, near_width, near_end; /* d, H d and G d of near_q and near_k */
     REAL near_scale;
-    const REAL *near_q, *near_k, *gate;
+    const REAL *near_q, *near_k, *gate, *slope;
 
     REAL *keys_kept;        /* [chunk, f]: keys with zeros where masked */
     REAL *values;           /* [chunk, e + 1]: v' */
@@ -63,6 +64,7 @@ typedef struct LinearAttention {
     REAL *weights;          /* [chunk, near_stride]: g e^(s - m), 0 where not near */
     REAL *d_weights;        /* the same */
     REAL *least;            /* [chunk]: least denominator; NULL = eps */
+    REAL *tops;             /* [chunk]: largest near score m, 0 without near keys */
     int64_t near_stride;
     size_t scratch_bytes;
 } LinearAttention;

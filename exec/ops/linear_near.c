@@ -3,10 +3,11 @@
  * Backward, with dR the gradient of a row: dp = dR v'^T, A = sum p dp, ds = p dp, less A
  * at the largest score (whose m is in all of them), dnear_q =
  * scale ds near_k, dnear_k = scale ds^T near_q, dv = p^T dR without its last column,
- * dgate = (1 - g) A. */
+ * dgate = (1 - g) A.
+ *
+ * With a slope, where g = e^(gate + slope m) is not held: dgate = A, dslope = m A, and
+ * the largest score receives slope A more, as m is in g too. */
 #include "exec/ops/linear_near.h"
-
-#include "exec/ops/kernel_math.h"
 
 #include <string.h>
 
@@ -20,7 +21,9 @@ typedef struct NearSpan {
     const REAL *q, *k;
     int64_t k_stride;
     const int32_t *mask; /* of the keys; NULL = all take part */
-    REAL gate;           /* g */
+    REAL gate;           /* with a slope gate itself, else g */
+    REAL slope;
+    bool sloped;
 } NearSpan;
 
 static NearSpan open_span(const LinearAttention *a, int64_t sample, int64_t head,
@@ -37,7 +40,22 @@ static NearSpan open_span(const LinearAttention *a, int64_t sample, int64_t head
                       .k = a->mask ? a->near_keys : a->near_k + at,
                       .k_stride = a->mask ? a->near : a->near_end,
                       .mask = a->mask ? a->mask + sample * a->keys + from : NULL,
-                      .gate = a->gate ? sigmoid_real(a->gate[head]) : 1};
+                      .gate = !a->gate   ? 1
+                              : a->slope ? a->gate[head]
+                                         : sigmoid_real(a->gate[head]),
+                      .slope = a->slope ? a->slope[head] : 0,
+                      .sloped = a->slope != NULL};
+}
+
+/* Whether g of a row whose largest near score is `top` is at one of its bounds. */
+static bool gain_is_held(const NearSpan *span, REAL top) {
+    const REAL exponent = span->gate + span->slope * top;
+    return !(exponent > -LINEAR_GAIN_MAX && exponent < LINEAR_GAIN_MAX);
+}
+
+/* g of that row. */
+static REAL gain(const NearSpan *span, REAL top) {
+    return span->sloped ? linear_gain(span->gate + span->slope * top) : span->gate;
 }
 
 void REAL_FN(linear_near_load)(const LinearAttention *a, int64_t sample, int64_t group,
@@ -57,7 +75,7 @@ void REAL_FN(linear_near_load)(const LinearAttention *a, int64_t sample, int64_t
     }
 }
 
-/* a->weights and a->least. */
+/* a->weights, a->least and a->tops. */
 static void weigh(const LinearAttention *a, const NearSpan *span) {
     gemm(false, true, span->count, span->keys, a->near, a->near_scale, span->q,
          a->near_width, span->k, span->k_stride, 0, a->weights, a->near_stride);
@@ -71,8 +89,10 @@ static void weigh(const LinearAttention *a, const NearSpan *span) {
             if (!span->mask[j]) row[j] = -INFINITY;
         const REAL top = row_max(row, span->keys);
         const bool none = top == -INFINITY;
+        a->tops[r] = none ? 0 : top;
+        const REAL g = gain(span, a->tops[r]);
         for (int64_t j = 0; j < span->keys; j++)
-            row[j] = span->gate * exp_real(row[j] - (none ? 0 : top));
+            row[j] = g * exp_real(row[j] - a->tops[r]);
         a->least[r] = none ? a->eps : LEAST;
     }
 }
@@ -85,19 +105,28 @@ void REAL_FN(linear_near_add)(const LinearAttention *a, int64_t sample, int64_t 
          a->near_values, a->stride, add, a->rows, a->stride);
 }
 
-/* a->d_weights from the gradients of the weights to those of the scores; the sum of A,
- * which is 0 but for rounding where no key is far. */
-static REAL slopes(const LinearAttention *a, const NearSpan *span) {
-    REAL total = 0;
+/* What rows give to the gradients of gate and slope. */
+typedef struct GateGradients {
+    REAL gate, slope;
+} GateGradients;
+
+/* a->d_weights from the gradients of the weights to those of the scores. A is 0 but for
+ * rounding where no key is far. */
+static GateGradients slopes(const LinearAttention *a, const NearSpan *span) {
+    GateGradients total = {0, 0};
     for (int64_t r = 0; r < span->count; r++) {
         const REAL *restrict p = a->weights + r * a->near_stride;
         REAL *restrict ds = a->d_weights + r * a->near_stride;
+        const REAL m = a->tops[r], g = gain(span, m);
+        const bool moves = span->sloped && !gain_is_held(span, m);
         int64_t top = 0;
-        while (top < span->keys - 1 && p[top] < span->gate) top++;
+        while (top < span->keys - 1 && p[top] < g) top++;
         for (int64_t j = 0; j < span->keys; j++) ds[j] *= p[j];
         const REAL sum = row_sum(ds, span->keys);
-        if (p[top] > 0) ds[top] -= sum;
-        if (span->first + r >= a->window) total += sum;
+        if (p[top] > 0) ds[top] += ((moves ? span->slope : 0) - 1) * sum;
+        if (span->first + r < a->window || (span->sloped && !moves)) continue;
+        total.gate += (span->sloped ? 1 : 1 - g) * sum;
+        total.slope += m * sum;
     }
     return total;
 }
@@ -113,11 +142,12 @@ void REAL_FN(linear_near_backward)(const LinearAttention *a, int64_t sample, int
              d->v +
                  linear_at(a->keys, sample, span.from, a->v_width, group, a->value_head),
              a->v_width);
-    if (!d->q && !d->k && !d->gate) return;
+    if (!d->q && !d->k && !d->gate && !d->slope) return;
     gemm(false, true, count, span.keys, a->wide, 1, a->rows, a->stride, a->near_values,
          a->stride, 0, a->d_weights, a->near_stride);
-    const REAL sum = slopes(a, &span);
-    if (d->gate) d->gate[head] += (1 - span.gate) * sum;
+    const GateGradients sums = slopes(a, &span);
+    if (d->gate) d->gate[head] += sums.gate;
+    if (d->slope) d->slope[head] += sums.slope;
     if (d->q)
         gemm(false, false, count, a->near, span.keys, a->near_scale, a->d_weights,
              a->near_stride, span.k, span.k_stride, 1,

@@ -1,12 +1,26 @@
 /* The near window of linear attention: for query t the keys t - w < j <= t that take
  * part, with s_j = scale near_q_t . near_k_j, m the largest of them and g =
  * sigmoid(gate), have the weights p_j = g e^(s_j - m), which join the rows of
- * linear_chunks.h as p v'. Kept is nothing: scores are at most chunk x (chunk + w - 1) at
- * once, forward and again backward. */
+ * linear_chunks.h as p v'. With a slope g = e^(gate + slope m): at slope 1 and gate 0 the
+ * weights are e^(s_j), those of softmax attention, so that near keys outweigh far ones as
+ * far as their scores say. The exponent is held within LINEAR_GAIN_MAX of 0, where it has
+ * no gradient. Kept is nothing: scores are at most chunk x (chunk + w - 1) at once,
+ * forward and again backward. */
 #ifndef COMPRESS_EXEC_OPS_LINEAR_NEAR_H
 #define COMPRESS_EXEC_OPS_LINEAR_NEAR_H
 
+#include "exec/ops/kernel_math.h"
 #include "exec/ops/linear_chunks.h"
+
+/* Largest exponent of g with a slope, and its least one negated: sums of such weights
+ * stay far from what float32 holds, above the least denominator of a row. */
+#define LINEAR_GAIN_MAX 30
+
+/* g = e^exponent, the exponent held. */
+static inline REAL linear_gain(REAL exponent) {
+    const REAL above = exponent < -LINEAR_GAIN_MAX ? -LINEAR_GAIN_MAX : exponent;
+    return exp_real(above > LINEAR_GAIN_MAX ? LINEAR_GAIN_MAX : above);
+}
 
 /* Values, and with a mask keys, that the chunk of queries from `first` on has near, of
  * one head of keys. */
@@ -19,7 +33,7 @@ void REAL_FN(linear_near_add)(const LinearAttention *a, int64_t sample, int64_t 
 
 /* Gradients, all to be added to; NULL = not wanted. */
 typedef struct NearGradients {
-    REAL *q, *k, *v, *gate;
+    REAL *q, *k, *v, *gate, *slope;
 } NearGradients;
 
 /* Adds what `count` queries of a head and their window give, from the gradient of their

@@ -8,6 +8,9 @@
 /* What scores of keys that are not near lose: with it, exp is 0 in every type. */
 enum { FAR_AWAY = 10000 };
 
+/* Bound of the exponent of a gate with a slope, that of exec/ops/linear_near.h. */
+enum { GAIN_MAX = 30 };
+
 /* ---- feature maps ---- */
 
 /* fn(u) of features u [N, G, share T, f]; `shift` is |s x|^2 / 2 of the same rows. */
@@ -216,6 +219,19 @@ static const char *near_pairs(OnnxExport *x, const Window *window) {
     return ONNX_NODE(b, "Mul", near, ONNX_TRANSPOSE(b, window->valid, 0, 1, 3, 2));
 }
 
+/* g of every head and query, [1, H, 1, 1] or with a slope [N, H, T, 1]; `top` is m. */
+static const char *near_gain(OnnxExport *x, const Node *node, const char *top) {
+    OnnxBuild *b = x->b;
+    const int64_t H = node_heads(node);
+    const char *gate = ONNX_RESHAPE(b, onnx_named(x, node, "gate"), 1, H, 1, 1);
+    const char *slope = onnx_named(x, node, "slope");
+    if (!slope) return ONNX_NODE(b, "Sigmoid", gate);
+    slope = ONNX_NODE(b, "Mul", top, ONNX_RESHAPE(b, slope, 1, H, 1, 1));
+    const char *exponent = ONNX_NODE(b, "Add", slope, gate);
+    exponent = ONNX_NODE(b, "Max", exponent, onnx_real(b, -GAIN_MAX));
+    return ONNX_NODE(b, "Exp", ONNX_NODE(b, "Min", exponent, onnx_real(b, GAIN_MAX)));
+}
+
 /* g e^(s - m) of near keys, 0 of all others, [N, H, T, L]. */
 static const char *near_weights(OnnxExport *x, const Window *window, const char *near) {
     OnnxBuild *b = x->b;
@@ -233,10 +249,8 @@ static const char *near_weights(OnnxExport *x, const Window *window, const char 
     onnx_set_ints(b, "axes", ONNX_I64S(-1), 1);
     score = ONNX_NODE(b, "Exp", ONNX_NODE(b, "Sub", score, top));
     const char *weight = ONNX_NODE(b, "Mul", score, near);
-    const char *gate = onnx_named(x, node, "gate");
-    if (!gate) return weight;
-    gate = ONNX_NODE(b, "Sigmoid", ONNX_RESHAPE(b, gate, 1, H, 1, 1));
-    return ONNX_NODE(b, "Mul", weight, gate);
+    if (!node_operand(node, "gate")) return weight;
+    return ONNX_NODE(b, "Mul", weight, near_gain(x, node, top));
 }
 
 /* Linear attention with a window: q, k and v as heads, k of tokens that take part. */

@@ -141,6 +141,7 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
 static Status add_extras(const Prune *p, PruneBlock *block, Diag *diag) {
     Node *attention = block->core;
     TRY(add_slot(p, block, attention, "gate", 0, false, diag));
+    TRY(add_slot(p, block, attention, "slope", 0, false, diag));
     if (!node_is(attention, &op_attention)) return STATUS_OK;
     TRY(add_slot(p, block, attention, "bias", 0, false, diag));
     TRY(add_slot(p, block, attention, "rel_bias", 1, false, diag));

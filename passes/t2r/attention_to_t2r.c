@@ -28,6 +28,7 @@ typedef struct SwapOptions {
     int init;        /* MapInit */
     int rotary;      /* RotaryChoice */
     int64_t window;
+    int gate; /* GateForm */
     double eps;
     int64_t chunk;
     const char *data;
@@ -37,6 +38,7 @@ typedef struct SwapOptions {
 typedef enum ScaleQuery { SCALE_BY_FEATURE, SCALE_TRUE, SCALE_FALSE } ScaleQuery;
 typedef enum MapInit { MAP_BY_FEATURE, MAP_NORMAL, MAP_IDENTITY } MapInit;
 typedef enum RotaryChoice { ROTARY_KEEP, ROTARY_DROP } RotaryChoice;
+typedef enum GateForm { GATE_CONSTANT, GATE_SCORE } GateForm;
 
 #define S SwapOptions
 static const Field fields[] = {
@@ -71,6 +73,9 @@ static const Field fields[] = {
         S, window, 0, 1000000,
         "causal attention: the last keys, the token's own among them, that keep softmax "
         "beside the linear part; 0 = none"),
+    F_CHOICE(S, gate, "constant|score",
+             "window: near weights count sigmoid(gate), one number for each head, or "
+             "e^(gate + slope m), m being the query's largest near score"),
     F_REAL(S, eps, 1e-12, 1e6, "smallest denominator"),
     F_INT(S, chunk, 0, 1000000, "tokens computed at once; 0 = by the widths"),
     F_STRING(S, data, "data set to measure the share of clamped denominators on",
@@ -372,31 +377,37 @@ static Status map_side(Node **out, Swap *swap, const SwapSite *site, int side,
     return STATUS_OK;
 }
 
-/* Queries and keys of the window, those of softmax attention, and its gate. */
+/* Queries and keys of the window, those of softmax attention, and its gate. The slope
+ * starts at 1: near weights are then those of softmax attention. */
 static Status add_window(Swap *swap, SwapSite *site, Node **in, Diag *diag) {
+    static const char *const NAMES[] = {"gate", "gate_slope"};
     if (!site->window) return STATUS_OK;
     in[0] = site->attention->in[QUERY];
     in[1] = site->attention->in[KEY];
-    site->parameters += site->heads;
-    return storage_create(
-        &in[2], swap->graph,
-        arena_printf(swap->graph->arena, "%s.feature_map.gate", site->place),
-        (Init){INIT_ZEROS, 0}, 1, &site->heads, diag);
+    for (int i = 0; i <= (swap->options->gate == GATE_SCORE); i++) {
+        site->parameters += site->heads;
+        TRY(storage_create(
+            &in[2 + i], swap->graph,
+            arena_printf(swap->graph->arena, "%s.feature_map.%s", site->place, NAMES[i]),
+            (Init){i ? INIT_ONES : INIT_ZEROS, 0}, 1, &site->heads, diag));
+    }
+    return STATUS_OK;
 }
 
 static Status swap_site(Swap *swap, SwapSite *site, Diag *diag) {
     Node *attention = site->attention, *linear = NULL;
     const AttentionAttrs *attrs = attention->attrs;
-    Node *in[7] = {NULL, NULL, node_operand(attention, "v"),
+    Node *in[8] = {NULL, NULL, node_operand(attention, "v"),
                    node_operand(attention, "mask")};
     TRY(add_maps(swap, site, diag));
     for (int side = 0; side < SIDES; side++)
         TRY(map_side(&in[side], swap, site, side, diag));
     TRY(add_window(swap, site, in + 4, diag));
     TRY(node_add(&linear, swap->graph, attention, &op_linear_attention, in,
-                 site->window ? 7
-                 : in[3]      ? 4
-                              : 3,
+                 in[7]          ? 8
+                 : site->window ? 7
+                 : in[3]        ? 4
+                                : 3,
                  diag,
                  "heads=%lld kv_heads=%lld causal=%s eps=%.17g chunk=%lld window=%lld "
                  "scale=%.17g",
@@ -472,6 +483,9 @@ static Status swap_check(const void *opaque, const StepSource *source, Diag *dia
                            "expected an even number of hedgehog's features, half of them "
                            "of W x and half of -W x, found %lld",
                            (long long)options->feature_size);
+    if (options->gate == GATE_SCORE && !options->window)
+        return option_fail(source, "gate", STATUS_RECIPE, diag,
+                           "expected a window above 0 beside score");
     if (options->keep_every == 1)
         return option_fail(source, "keep_every", STATUS_RECIPE, diag,
                            "expected 0 or at least 2: 1 keeps every layer");

@@ -109,6 +109,7 @@ onnx "llama, t2r" "$llama" 'attention_to_t2r: {feature_size: 8}'
 onnx "llama, t2r elu1" "$llama" 'attention_to_t2r: {feature: elu1, scale_query: false}'
 onnx "llama, t2r window" "$llama" "attention_to_t2r: {feature: hedgehog, scale_query: false, window: 5}"
 steps "llama, t2r window" "$llama" "attention_to_t2r: {feature: hedgehog, scale_query: false, window: 5}"
+steps "llama, t2r window, gate by score" "$llama" "attention_to_t2r: {feature: hedgehog, window: 5, gate: score}"
 steps "llama, t2r window, softmax kept" "$llama" 'attention_to_t2r: {feature_size: 8, window: 1, keep_softmax: [0]}'
 onnx "llama, t2r positive" "$llama" 'attention_to_t2r: {feature: positive, keep_softmax: [0]}'
 onnx "llama, t2r merged" "$llama" 'attention_to_t2r: {feature_size: 8, rotary: drop, keep_every: 2}, merge_t2r'

@@ -201,13 +201,26 @@ static inline void add_window(Model *model, int layer, int64_t window) {
     draw_weights(model, 0.15);
 }
 
+/* A slope beside the gate of a layer's window. */
+static inline void add_slope(Model *model, int layer) {
+    Diag *diag = diag_create();
+    Node *node = graph_find(model->graph, "decoder", layer, ROLE_ATTENTION);
+    const LinearAttentionAttrs *attrs = node->attrs;
+    node_set_operand(model->graph, node, "slope",
+                     new_param(model, "slope", 1, (const int64_t[]){attrs->heads}));
+    assert_ok(node_infer(node, diag), diag);
+    diag_destroy(diag);
+    draw_weights(model, 0.15);
+}
+
 /* Windows beside linear attention with shared heads: of one token, of fewer tokens than a
- * chunk, and of more than the sequence has. */
+ * chunk, with a slope, and of more than the sequence has. */
 static inline Model *window_model(void) {
     Model *model = hedgehog_model();
     add_window(model, 0, 13);
     add_window(model, 1, 1);
     add_window(model, 2, 1000);
+    add_slope(model, 0);
     return model;
 }
 

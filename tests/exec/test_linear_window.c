@@ -4,7 +4,7 @@
 #include "exec/linalg/blas.h"
 #include "tests/exec/linear_naive.h"
 
-enum { NEAR_Q = LINEAR_MASK + 1, NEAR_K, GATE };
+enum { NEAR_Q = LINEAR_MASK + 1, NEAR_K, GATE, SLOPE, ALL };
 enum { DRAWN = 1, D = 3 }; /* size of values; width of a head of the window */
 
 static void open_problem(Problem *p, const char *op, const char *operands,
@@ -22,8 +22,9 @@ static void open_problem(Problem *p, const char *op, const char *operands,
 
 /* A row's weights of all keys, before they are divided by their sum. */
 typedef struct Row {
-    double weight[256], sum, gate;
-    int64_t top; /* key of the largest near score; -1 = no near key */
+    double weight[256], sum;
+    double gain, most; /* factor of the near weights; the largest near score */
+    int64_t top;       /* its key; -1 = no near key */
 } Row;
 
 static const double *near_row(const Problem *p, int i, int64_t n, int64_t t, int64_t h) {
@@ -42,12 +43,26 @@ static bool is_near(const Problem *p, int64_t t, int64_t j) {
     return j > t - ((const LinearAttentionAttrs *)p->node->attrs)->window;
 }
 
+static bool has_slope(const Problem *p) {
+    return p->value[SLOPE] != NULL;
+}
+
+/* The exponent of the gain of a head with a slope, not held within 30 of 0 yet. */
+static double exponent(const Problem *p, int64_t h, double most) {
+    return p->value[GATE][h] + p->value[SLOPE][h] * most;
+}
+
+static double gain(const Problem *p, int64_t h, double most) {
+    if (!p->value[GATE]) return 1;
+    if (!has_slope(p)) return 1 / (1 + exp(-p->value[GATE][h]));
+    return exp(fmin(fmax(exponent(p, h, most), -30), 30));
+}
+
 static void naive_row(Row *row, const Problem *p, int64_t n, int64_t h, int64_t t) {
     const Sizes s = sizes_of(p);
     const LinearAttentionAttrs *a = p->node->attrs;
     const double scale = a->scale > 0 ? a->scale : 1 / sqrt(D);
-    *row =
-        (Row){.gate = p->value[GATE] ? 1 / (1 + exp(-p->value[GATE][h])) : 1, .top = -1};
+    *row = (Row){.top = -1};
     double score[256], most = -INFINITY;
     for (int64_t j = 0; j <= t; j++) {
         if (!counts(p, n, j) || !is_near(p, t, j)) continue;
@@ -56,9 +71,11 @@ static void naive_row(Row *row, const Problem *p, int64_t n, int64_t h, int64_t 
         if (score[j] > most) row->top = j;
         most = fmax(most, score[j]);
     }
+    row->most = row->top < 0 ? 0 : most;
+    row->gain = gain(p, h, row->most);
     for (int64_t j = 0; j <= t; j++) {
         if (!counts(p, n, j)) continue;
-        row->weight[j] = is_near(p, t, j) ? row->gate * exp(score[j] - most)
+        row->weight[j] = is_near(p, t, j) ? row->gain * exp(score[j] - most)
                                           : dot(q_row(p, n, t, h),
                                                 source_row(p, LINEAR_K, n, j, h), s.f);
         row->sum += row->weight[j];
@@ -121,10 +138,16 @@ static void naive_row_backward(const Problem *p, int64_t n, int64_t h, int64_t t
         }
     }
     if (row.top < 0) return;
+    const bool moves = has_slope(p) && fabs(exponent(p, h, row.most)) < 30;
+    const double by = (moves ? p->value[SLOPE][h] : 0) - 1;
     const double *near_k = near_row(p, NEAR_K, n, row.top, h);
-    add_to(p, d, NEAR_Q, near_q, near_k, -scale * total, D);
-    add_to(p, d, NEAR_K, near_k, near_q, -scale * total, D);
-    if (d[GATE]) d[GATE][h] += (1 - row.gate) * total;
+    add_to(p, d, NEAR_Q, near_q, near_k, by * scale * total, D);
+    add_to(p, d, NEAR_K, near_k, near_q, by * scale * total, D);
+    if (moves) d[SLOPE][h] += row.most * total;
+    if (has_slope(p))
+        d[GATE][h] += moves ? total : 0;
+    else if (d[GATE])
+        d[GATE][h] += (1 - row.gain) * total;
 }
 
 static void naive_backward(const Problem *p, const double *out, double *const *d) {
@@ -142,33 +165,39 @@ static Result run(const Problem *p, bool single) {
 }
 
 /* Every row has a near key, so that none is clamped: the first token counts and, with a
- * mask, so do enough others. */
-static void check_window(int64_t tokens, int64_t window, int64_t chunk, bool mask) {
+ * mask, so do enough others. With a slope two heads of four weigh near by its scores, one
+ * far beyond the bound below and one far beyond that above. */
+static void check_window(int64_t tokens, int64_t window, int64_t chunk, bool mask,
+                         bool slope) {
     char operands[LINE_MAX_BYTES];
     const int T = (int)tokens;
     Problem p;
     snprintf(operands, sizeof operands,
-             "+2x%dx24 +2x%dx12 2x%dx10 %s2x%d%s 2x%dx12 2x%dx6 4", T, T, T,
-             mask ? "m" : "i", T, mask ? "" : "<1", T, T);
+             "+2x%dx24 +2x%dx12 2x%dx10 %s2x%d%s 2x%dx12 2x%dx6 4%s", T, T, T,
+             mask ? "m" : "i", T, mask ? "" : "<1", T, T, slope ? " 4" : "");
     open_problem(&p, "linear_attention", operands,
                  "heads=4 kv_heads=2 causal=true scale=0.8 window=%lld chunk=%lld",
                  (long long)window, (long long)chunk);
     for (int64_t i = 0; i < 2 * tokens; i++)
         p.integer[LINEAR_MASK][i] |= !mask || i % window == 0;
-    double *want = calloc((size_t)type_count(&p.out), sizeof *want), *d[7] = {NULL};
-    for (int i = 0; i < 7; i++)
-        if (i != LINEAR_MASK) d[i] = calloc((size_t)type_count(&p.type[i]), sizeof **d);
+    if (slope) {
+        p.value[GATE][2] = -60;
+        p.value[GATE][3] = 60;
+    }
+    double *want = calloc((size_t)type_count(&p.out), sizeof *want), *d[ALL] = {NULL};
+    for (int i = 0; i < ALL; i++)
+        if (p.value[i]) d[i] = calloc((size_t)type_count(&p.type[i]), sizeof **d);
     naive_out(&p, want);
     naive_backward(&p, want, d);
     for (int single = 0; single < 2; single++) {
         Result result = run(&p, single);
         compare_value(&p, "value", single, result.out, want, DRAWN);
-        for (int i = 0; i < 7; i++)
+        for (int i = 0; i < ALL; i++)
             if (d[i])
                 compare_gradient(&p, "gradient", i, single, result.d_in[i], d[i], DRAWN);
         result_free(&result);
     }
-    for (int i = 0; i < 7; i++) free(d[i]);
+    for (int i = 0; i < ALL; i++) free(d[i]);
     free(want);
     problem_destroy(&p);
 }
@@ -180,19 +209,17 @@ static void test_pairs(void **state) {
     for (size_t i = 0; i < 5; i++)
         for (size_t w = 0; w < 5; w++)
             for (size_t c = 0; c < 4; c++)
-                for (int mask = 0; mask < 2; mask++)
-                    check_window(LENGTHS[i], WINDOWS[w], CHUNKS[c], mask);
+                for (int form = 0; form < 4; form++)
+                    check_window(LENGTHS[i], WINDOWS[w], CHUNKS[c], form & 1, form & 2);
 }
 
 /* ---- against other ops ---- */
 
-/* As long as the text, the window is softmax attention, whatever features and gate are;
- * those get no gradient. */
-static void test_softmax(void **state) {
-    (void)state;
+static void check_softmax(bool slope) {
     Problem p, softmax;
     open_problem(&p, "linear_attention",
-                 "+2x40x24 +2x40x12 2x40x10 m2x40 2x40x12 2x40x6 4",
+                 slope ? "+2x40x24 +2x40x12 2x40x10 m2x40 2x40x12 2x40x6 4 4"
+                       : "+2x40x24 +2x40x12 2x40x10 m2x40 2x40x12 2x40x6 4",
                  "heads=4 kv_heads=2 causal=true window=40 chunk=16");
     open_problem(&softmax, "attention", "2x40x12 2x40x6 2x40x10 m2x40",
                  "heads=4 kv_heads=2 causal=true");
@@ -210,7 +237,50 @@ static void test_softmax(void **state) {
                              want.d_in[SAME[i][1]], DRAWN);
         for (int64_t j = 0; j < type_count(&p.type[LINEAR_Q]); j++)
             assert_true(got.d_in[LINEAR_Q][j] == 0);
-        for (int h = 0; h < 4; h++) assert_true(got.d_in[GATE][h] == 0);
+        for (int h = 0; h < 4; h++)
+            assert_true(got.d_in[GATE][h] == 0 && (!slope || got.d_in[SLOPE][h] == 0));
+        result_free(&got);
+        result_free(&want);
+    }
+    problem_destroy(&p);
+    problem_destroy(&softmax);
+}
+
+/* As long as the text, the window is softmax attention, whatever features, gate and slope
+ * are; those get no gradient. */
+static void test_softmax(void **state) {
+    (void)state;
+    check_softmax(false);
+    check_softmax(true);
+}
+
+/* Features whose products are e^s for one score s of all pairs: at slope 1 and gate 0
+ * near and far together are softmax attention, as no other gain makes them. */
+static void test_slope_is_softmax(void **state) {
+    (void)state;
+    enum { TOKENS = 20, WIDTH = 6 };
+    Problem p, softmax;
+    open_problem(&p, "linear_attention", "+1x20x1 +1x20x1 1x20x5 - 1x20x6 1x20x6 1 1",
+                 "causal=true window=7 chunk=4 scale=1.0");
+    open_problem(&softmax, "attention", "1x20x6 1x20x6 1x20x5", "causal=true scale=1.0");
+    p.value[GATE][0] = 0;
+    p.value[SLOPE][0] = 1;
+    for (int t = 0; t < TOKENS; t++) {
+        double *q = p.value[NEAR_Q] + t * WIDTH, *k = p.value[NEAR_K] + t * WIDTH;
+        memset(q, 0, WIDTH * sizeof *q);
+        memset(k, 0, WIDTH * sizeof *k);
+        q[0] = k[1] = 1;
+        q[1] = 0.3 * (t % 5);
+        k[0] = 0.2 * (t % 7) - 2;
+        p.value[LINEAR_Q][t] = exp(q[1]);
+        p.value[LINEAR_K][t] = exp(k[0]);
+    }
+    memcpy(softmax.value[0], p.value[NEAR_Q], TOKENS * WIDTH * sizeof(double));
+    memcpy(softmax.value[1], p.value[NEAR_K], TOKENS * WIDTH * sizeof(double));
+    memcpy(softmax.value[2], p.value[LINEAR_V], (size_t)(TOKENS * 5) * sizeof(double));
+    for (int single = 0; single < 2; single++) {
+        Result got = run(&p, single), want = run(&softmax, single);
+        compare_value(&p, "softmax", single, got.out, want.out, DRAWN);
         result_free(&got);
         result_free(&want);
     }
@@ -319,8 +389,11 @@ static void test_flops(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),       cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_closed_gate), cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_closed_gate),
+        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_slope_is_softmax),
         cmocka_unit_test(test_flops),
     };
     blas_init();

@@ -6,7 +6,7 @@
 #include "exec/linalg/blas.h"
 #include "tests/exec/grad_harness.h"
 
-enum { GRADIENTS = 7 };
+enum { GRADIENTS = 8 };
 
 typedef struct Row {
     Case at;
@@ -84,6 +84,13 @@ static const Row ROWS[] = {
      7.36958866734915,
      {13.0795720696532, 35.5890112982713, 41.5094747382641, 0, -9.74416617648741,
       -1.68197488405791, -12.2118945929107}},
+    /* the same with (g + h * s.amax(-1, True)).clamp(-30, 30).exp() in place of
+     * g.sigmoid() */
+    {{"linear_attention", "heads=4 kv_heads=2 causal=true window=6 scale=0.8 chunk=4",
+      "2x11x8 2x11x4 2x11x10 m2x11 2x11x12 2x11x6 4 4"},
+     -5.69686132011499,
+     {-1.20453559499098, -2.22171372083408, 25.3337030571255, 0, 0.334574020711946,
+      7.18401218082255, -2.22931583788226, -0.849063357288772}},
     /* -(p * (a / a.sum(-1, True).clamp(min=0.5)).clamp(min=1e-6).log()).sum(-1).mean() */
     {{"attention_match", "heads=4 kv_heads=2 eps=0.5 causal=true",
       "2x7x12 2x7x6 !2x7x8 !2x7x4 m2x7"},

@@ -419,10 +419,12 @@ static void test_window(void **state) {
         "param @e : f32[11, 8] init normal(0.1)\n"
         "param @f : f32[2, 3, 4] init normal(0.1)\n"
         "param @g : f32[2] init zeros\n"
+        "param @h : f32[2] init ones\n"
         "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings as embed\n"
         "%2 = feature_map(%1, weight=@f) {heads=2} : f32[N, T, 6] at decoder.0 as "
         "feature_q\n"
-        "%3 = linear_attention(%2, %2, %1, near_q=%1, near_k=%1, gate=@g) {heads=2 "
+        "%3 = linear_attention(%2, %2, %1, near_q=%1, near_k=%1, gate=@g, slope=@h) "
+        "{heads=2 "
         "causal=true window=7} : f32[N, T, 8] at decoder.0 as attention\n"
         "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
         "output logits = %4\n";

@@ -5,11 +5,11 @@
  * features [w, f] and values [w, e]. Token t goes to place t mod w; what stood there has
  * become far and goes into S and z. So the state is as large at any length. */
 #include "exec/generate/step.h"
-#include "exec/ops/kernel_math.h"
+#include "exec/ops/linear_near.h"
 
 #include <string.h>
 
-enum { Q, K, V, MASK, NEAR_Q, NEAR_K, GATE };
+enum { Q, K, V, MASK, NEAR_Q, NEAR_K, GATE, SLOPE };
 
 /* Least denominator with near keys, as in exec/ops/linear_near.c. */
 #define LEAST 1e-30F
@@ -114,14 +114,32 @@ static void push(const LinearSizes *s, State state, int64_t token, const float *
     put_row(value, v, s->e, false);
 }
 
+/* Gate and slope of the heads; NULL = none. */
+typedef struct Gates {
+    const float *gate, *slope;
+} Gates;
+
+static Gates open_gates(const StepCall *call) {
+    return (Gates){step_operand(call->node, GATE) ? call->in[GATE] : NULL,
+                   step_operand(call->node, SLOPE) ? call->in[SLOPE] : NULL};
+}
+
+/* g of a head whose largest near score is `top`. */
+static float gain(const Gates *gates, int64_t head, float top) {
+    if (!gates->gate) return 1;
+    if (!gates->slope) return sigmoid_real(gates->gate[head]);
+    return linear_gain(gates->gate[head] + gates->slope[head] * top);
+}
+
 /* out = (sum p v + q S) / (sum p + q . z) with p = g e^(s - m) of the near keys. */
-static void give_near(const LinearSizes *s, State state, int64_t token, float gate,
-                      const float *near_q, const float *restrict q, float *p,
-                      float *restrict out) {
+static void give_near(const LinearSizes *s, State state, int64_t token,
+                      const Gates *gates, int64_t head, const float *near_q,
+                      const float *restrict q, float *p, float *restrict out) {
     const int64_t count = token < s->window ? token + 1 : s->window;
     for (int64_t j = 0; j < count; j++)
         p[j] = s->scale * row_dot(near_q, state.keys + j * s->d, s->d);
-    float below = gate * exp_row(p, count, row_max(p, count));
+    const float top = row_max(p, count), gate = gain(gates, head, top);
+    float below = gate * exp_row(p, count, top);
     for (int64_t c = 0; c < s->e; c++) out[c] = 0;
     for (int64_t j = 0; j < count; j++) {
         const float *restrict row = state.values + j * s->e;
@@ -142,7 +160,7 @@ static void run_token(const LinearSizes *s, const StepCall *call, State state,
     const int64_t row = t * s->groups + group, token = call->position + t;
     const float *k = (const float *)call->in[K] + row * s->f;
     const float *v = (const float *)call->in[V] + row * s->e;
-    const float *gates = s->window && step_operand(call->node, GATE) ? call->in[GATE] : 0;
+    const Gates gates = s->window ? open_gates(call) : (Gates){NULL, NULL};
     if (s->window)
         push(s, state, token, (const float *)call->in[NEAR_K] + row * s->d, k, v);
     else
@@ -152,9 +170,9 @@ static void run_token(const LinearSizes *s, const StepCall *call, State state,
         const float *q = (const float *)call->in[Q] + head * s->f;
         float *out = call->out + head * s->e;
         if (s->window)
-            give_near(
-                s, state, token, gates ? sigmoid_real(gates[group * s->share + i]) : 1,
-                (const float *)call->in[NEAR_Q] + head * s->d, q, call->scratch, out);
+            give_near(s, state, token, &gates, group * s->share + i,
+                      (const float *)call->in[NEAR_Q] + head * s->d, q, call->scratch,
+                      out);
         else
             give(s, state, q, out);
     }
