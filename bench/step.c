@@ -2,6 +2,7 @@
  * token of a text that is being written, on synthetic data.
  *
  *     bench_step train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]
+ *                [shards=N] [micro_batch=N] [recompute=layers]
  *     bench_step decode MODEL TOKENS CONTEXT THREADS [f32|bf16]
  *     bench_step prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]
  *
@@ -12,7 +13,8 @@
  * planning, allocation and packing; before the first there is one that does not count.
  * Training shares out the samples of a batch among threads, forward runs share out
  * batches (let BATCHES be a multiple of the threads); where there are fewer than 8 in all
- * their weights are packed in every product, as they would be.
+ * their weights are packed in every product, as they would be. What follows are options
+ * of training by their names in recipes.
  *
  * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
  * token. prompt: PROMPTS times a prompt of LENGTH tokens, up to the logits of its last
@@ -51,7 +53,7 @@ typedef struct Bench {
     Noise noise;
     int64_t batch, tokens;
     int threads, repeats, batches;
-    int precision; /* of training */
+    TrainOptions options; /* of training */
     Diag *diag;
 } Bench;
 
@@ -134,12 +136,26 @@ static void noise_init(Noise *noise, const Graph *graph, int64_t count, int64_t 
                             .fetch = noise_fetch};
 }
 
+/* Sets an option of training, NAME=VALUE. */
+static void set_option(Bench *b, const char *text) {
+    long long number;
+    if (sscanf(text, "shards=%lld", &number) == 1)
+        b->options.shards = number;
+    else if (sscanf(text, "micro_batch=%lld", &number) == 1)
+        b->options.micro_batch = number;
+    else if (strcmp(text, "recompute=layers") == 0)
+        b->options.recompute = RECOMPUTE_LAYERS;
+    else
+        require(
+            diag_fail(b->diag, STATUS_USAGE, LOC_NONE, NULL, "no option \"%s\"", text),
+            b->diag);
+}
+
 static double time_steps(const Bench *b, int steps) {
-    TrainOptions options = train_defaults;
+    TrainOptions options = b->options;
     options.steps = steps;
     options.batch_size = b->batch;
     options.lr = 1e-4;
-    options.precision = b->precision;
     Arena *arena = arena_create();
     TrainReport report;
     const double start = now();
@@ -257,7 +273,7 @@ int main(int argc, char **argv) {
     if (argc < 6) {
         fprintf(stderr,
                 "usage: %s train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] "
-                "[BATCHES]\n"
+                "[BATCHES] [OPTION=VALUE...]\n"
                 "       %s decode MODEL TOKENS CONTEXT THREADS [f32|bf16]\n"
                 "       %s prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]\n",
                 argv[0], argv[0], argv[0]);
@@ -278,7 +294,9 @@ int main(int argc, char **argv) {
     } else {
         b.repeats = argc > 6 ? atoi(argv[6]) : 5;
         b.batches = argc > 7 ? atoi(argv[7]) : 5;
-        b.precision = strcmp(argv[1], "train_bf16") == 0 ? TRAIN_BF16 : TRAIN_F32;
+        b.options = train_defaults;
+        b.options.precision = strcmp(argv[1], "train_bf16") == 0 ? TRAIN_BF16 : TRAIN_F32;
+        for (int i = 8; i < argc; i++) set_option(&b, argv[i]);
         measure_batches(&b, strncmp(argv[1], "train", 5) == 0);
     }
     model_destroy(b.model);
