@@ -1,12 +1,14 @@
 /* Shards: see exec/train/shards.h. */
 #include "exec/train/shards.h"
 
+#include "exec/plan/weight_layout.h"
 #include "exec/run/feed.h"
 #include "exec/run/lanes.h"
 #include "exec/run/ranks.h"
 #include "exec/run/rounded.h"
 #include "exec/train/coupling.h"
 #include "exec/train/gradient_exchange.h"
+#include "exec/train/gradient_pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,12 @@
  * second-level cache), but matrix products have at least this many rows. */
 #define MICRO_BYTES ((int64_t)512 << 10)
 #define MICRO_ROWS  ((int64_t)256)
+
+/* Where nobody says how many shards there are: two, which two threads run at once without
+ * waiting for each other; but one where a gradient has more bytes than this. Such weights
+ * have products that are large enough to be shared, and adding gradients costs. */
+#define SHARDS_USUAL ((int64_t)2)
+#define SHARDS_LARGE ((int64_t)128 << 20)
 
 /* One lane's means of running samples. */
 typedef struct ShardLane {
@@ -34,9 +42,8 @@ struct Shards {
     ShardLane *memory; /* by lane */
     double *losses; /* by shard: sums of the loss and the parts, each sample counting 1 */
     double *counts; /* by shard: rows that count, by counted node */
-    Buf **memories; /* of the gradients of this rank's shards; at least one */
-    float **gradients; /* by shard; NULL = another rank's */
-    float *sum;        /* of the gradients of all ranks, in the first of `memories` */
+    GradientPool *pool; /* gradients of this rank's shards */
+    float *sum;         /* of the gradients of all ranks, in the first of the pool */
     GradientExchange *exchange; /* NULL = there is one rank */
     Params *params;
     MiniBatch batch; /* the current one */
@@ -69,11 +76,6 @@ static int64_t shard_first(const Shards *shards, int64_t count, int64_t s) {
 /* Shards that this rank runs. */
 static int64_t own_count(const Shards *shards) {
     return shards->own.end - shards->own.first;
-}
-
-/* Gradients that it has: in the one of a rank without shards it receives their sum. */
-static int64_t gradient_count(const Shards *shards) {
-    return own_count(shards) > 0 ? own_count(shards) : 1;
 }
 
 /* Bytes of the largest value of one sample, and rows of matrices it brings. */
@@ -153,12 +155,19 @@ static Status shards_plan_all(Shards *shards, Diag *diag) {
     return plan_batch(shards, o->samples % o->batch, diag);
 }
 
+static int64_t choose_count(const ShardsOptions *options) {
+    const int64_t elements = params_layout(options->graph, NULL);
+    if (options->shards > 0) return options->shards;
+    return elements * (int64_t)sizeof(float) > SHARDS_LARGE ? 1 : SHARDS_USUAL;
+}
+
 Status shards_create(Shards **out, const ShardsOptions *options, Diag *diag) {
     Shards *shards = memory_alloc(1, sizeof *shards);
     shards->options = *options;
     shards->group = batches_group(options->data);
     const int64_t groups = options->batch / shards->group;
-    shards->count = options->shards < groups ? options->shards : groups;
+    const int64_t count = choose_count(options);
+    shards->count = count < groups ? count : groups;
     shards->own = gradient_exchange_range(shards->count, ranks_number());
     shards->lanes = lanes_create(options->threads, own_count(shards), options->watch);
     const Status status = shards_plan_all(shards, diag);
@@ -188,7 +197,9 @@ size_t shards_bytes(const Shards *shards, int64_t count) {
     const int more = lanes_threads(shards->options.threads, (int64_t)lanes) - 1;
     return plan_workspace_bytes(shards->largest) * lanes +
            workspace_share_bytes(shards->largest) * lanes * (size_t)more +
-           (size_t)gradient_count(shards) * (size_t)count * sizeof(float) +
+           (size_t)gradient_pool_count(&shards->own, (int)lanes, ranks_count() > 1) *
+               (size_t)count *
+               sizeof(float) +
            gradient_exchange_bytes(shards->count, count) +
            coupling_bytes(shards->largest, shards->options.batch) +
            (shards->options.bf16 ? rounded_bytes(shards->largest) : 0);
@@ -218,20 +229,13 @@ static Status open_gradients(Shards *shards, int64_t first, Diag *diag) {
     shards->losses = memory_alloc(count * loss_count(shards), sizeof *shards->losses);
     shards->counts =
         memory_alloc(count * (size_t)shards->counted_count + 1, sizeof *shards->counts);
-    shards->gradients = memory_alloc(count, sizeof *shards->gradients);
-    shards->memories =
-        memory_alloc((size_t)gradient_count(shards), sizeof *shards->memories);
-    for (int64_t i = 0; i < gradient_count(shards); i++) {
-        const int64_t elements = i == 0 ? first : weights;
-        TRY(buf_create(&shards->memories[i], (size_t)elements * sizeof(float), diag));
-        float *gradient = (float *)(uintptr_t)buf_data(shards->memories[i]);
-        if (i == 0) shards->sum = gradient;
-        if (i < own_count(shards)) shards->gradients[shards->own.first + i] = gradient;
-    }
-    if (ranks_count() > 1)
-        shards->exchange =
-            gradient_exchange_create(shards->count, weights, lanes_count(shards->lanes),
-                                     shards->options.threads, shards->largest);
+    TRY(gradient_pool_create(&shards->pool, &shards->own, lanes_count(shards->lanes),
+                             ranks_count() > 1, weights, first, diag));
+    if (ranks_count() == 1) return STATUS_OK;
+    shards->sum = gradient_pool_first(shards->pool);
+    shards->exchange =
+        gradient_exchange_create(shards->count, weights, lanes_count(shards->lanes),
+                                 shards->options.threads, shards->largest);
     return STATUS_OK;
 }
 
@@ -270,13 +274,10 @@ void shards_destroy(Shards *shards) {
         feed_close(&shards->memory[i].feed);
         free(shards->memory[i].rows);
     }
-    for (int64_t i = 0; shards->memories && i < gradient_count(shards); i++)
-        buf_release(shards->memories[i]);
     free(shards->memory);
     free(shards->losses);
     free(shards->counts);
-    free(shards->memories);
-    free(shards->gradients);
+    gradient_pool_destroy(shards->pool);
     gradient_exchange_destroy(shards->exchange);
     free(shards->counted);
     free(shards->rows);
@@ -427,7 +428,7 @@ static RunWatch micro_watch(const Shards *shards, int i, int64_t s, const Micro 
 }
 
 static Status run_micro(const Shards *shards, int i, int64_t s, const Micro *micro,
-                        Diag *diag) {
+                        float *gradient, Diag *diag) {
     const ShardsOptions *options = &shards->options;
     ShardLane *lane = &shards->memory[i];
     Workspace *workspace = lane->workspace;
@@ -452,7 +453,7 @@ static Status run_micro(const Shards *shards, int i, int64_t s, const Micro *mic
         loss[k] += (double)n * (double)*value;
     }
     mode.watch = micro_watch(shards, i, s, micro);
-    run_backward(workspace, mode, share, shards->gradients[s]);
+    run_backward(workspace, mode, share, gradient);
     return STATUS_OK;
 }
 
@@ -460,11 +461,12 @@ static Status run_shard(void *self, int64_t item, int lane, Diag *diag) {
     Shards *shards = self;
     const int64_t s = shards->own.first + item;
     const size_t losses = loss_count(shards);
-    memset(shards->gradients[s], 0, buf_bytes(shards->memories[item]));
+    float *gradient =
+        gradient_pool_take(shards->pool, lane, s, lanes_team(shards->lanes, lane));
     memset(shards->losses + s * (int64_t)losses, 0, losses * sizeof *shards->losses);
     for (Micro m = micro_first(shards, s); m.what.n > 0; m = micro_next(shards, &m)) {
         if (lanes_cancelled(shards->lanes, lane)) return STATUS_INTERRUPTED;
-        TRY(run_micro(shards, lane, s, &m, diag));
+        TRY(run_micro(shards, lane, s, &m, gradient, diag));
     }
     return STATUS_OK;
 }
@@ -474,7 +476,8 @@ static Status run_shard(void *self, int64_t item, int lane, Diag *diag) {
 static Status run_shards(Shards *shards, Diag *diag) {
     GradientExchange *exchange = shards->exchange;
     if (!exchange) return run_own(shards, run_shard, diag);
-    TRY(gradient_exchange_begin(exchange, shards->gradients, shards->sum, diag));
+    TRY(gradient_exchange_begin(exchange, gradient_pool_gradients(shards->pool),
+                                shards->sum, diag));
     const Status mine = run_own(shards, run_shard, diag);
     const Status exchanged = gradient_exchange_finish(exchange, diag);
     return exchanged == STATUS_OK ? mine : exchanged;
@@ -485,6 +488,7 @@ Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *
     params_round(shards->params, shards->options.threads);
     TRY(count_rows(shards, diag));
     TRY(couple_samples(shards, diag));
+    gradient_pool_begin(shards->pool);
     const int64_t parts = (int64_t)loss_count(shards);
     const Status mine = run_shards(shards, diag);
     TRY(share(shards, mine, shards->losses, (size_t)parts * sizeof *losses, diag));
@@ -498,7 +502,7 @@ Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *
 
 float *const *shards_gradients(Shards *shards, int64_t *count) {
     *count = shards->exchange ? 1 : shards->count;
-    return shards->exchange ? &shards->sum : shards->gradients;
+    return shards->exchange ? &shards->sum : gradient_pool_gradients(shards->pool);
 }
 
 void shards_progress(Shards *shards, int64_t done, int64_t total, double loss) {

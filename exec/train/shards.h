@@ -1,4 +1,5 @@
-/* Shards: the gradient of a mini-batch, by lanes that have gradients of their own.
+/* Shards: the gradient of a mini-batch, by lanes that have gradients of their own
+ * (exec/train/gradient_pool.h).
  *
  * A mini-batch is cut into shards of whole samples, or whole groups (Batches.group). A
  * shard is run in order, one micro-batch after another, into its own gradient. Lanes only
@@ -32,7 +33,8 @@ typedef struct ShardsOptions {
     int64_t sizes[DIM_SYMBOLS]; /* of the symbols other than N, of the longest samples */
     int64_t samples;            /* of the data set */
     int64_t batch;              /* most samples of a mini-batch */
-    int64_t shards;             /* of a mini-batch that has as many samples */
+    int64_t shards;             /* of a mini-batch that has as many samples; 0 = chosen
+                                   from the size of a gradient alone */
     int64_t micro_batch;        /* samples; 0 = chosen from the shape */
     int threads;
     bool bf16;          /* PlanOptions.bf16 */
@@ -75,8 +77,9 @@ typedef struct MiniBatch {
 Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *diag);
 
 /* The gradients of the mean loss that are still to be added, by weights as in
- * params_gradient_count: *count of them, those of the shards, or, of several ranks, the
- * one sum, of which each has its part (exec/train/rank_parts.h). */
+ * params_gradient_count: *count of them, those of the shards (NULL = has been added to
+ * another one), or, of several ranks, the one sum, of which each has its part
+ * (exec/train/rank_parts.h). */
 float *const *shards_gradients(Shards *shards, int64_t *count);
 
 /* Tells the watch. */

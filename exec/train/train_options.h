@@ -58,7 +58,7 @@ typedef struct TrainOptions {
     int64_t epochs;      /* passes over the data; ignored when steps > 0 */
     int64_t steps;       /* optimiser steps; 0 = by epochs */
     int64_t batch_size;  /* samples per optimiser step */
-    int64_t shards;      /* see above */
+    int64_t shards;      /* see exec/train/shards.h; 0 = chosen from the size */
     int64_t micro_batch; /* samples per run; 0 = chosen from the shape */
     int precision;       /* index into TRAIN_PRECISION_NAMES; see TRAIN_PRECISION_FIELD */
     int recompute;       /* index into RECOMPUTE_NAMES; see TRAIN_MEMORY_FIELDS */
@@ -117,10 +117,10 @@ typedef struct TrainOptions {
 /* Defaults, as an initialiser for pass option structs and as an object. */
 #define TRAIN_DEFAULTS                                                                   \
     {                                                                                    \
-        .epochs = 1, .batch_size = 64, .shards = 2, .lr = 1e-3, .beta1 = 0.9,            \
-        .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.05,              \
-        .warmup = 0.1, .clip = 1.0, .dropout = -1, .prior_weight = 1, .prior_scale = 1,  \
-        .variance_lr = 1, .keep_prior = true                                             \
+        .epochs = 1, .batch_size = 64, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999,         \
+        .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.05, .warmup = 0.1, .clip = 1.0,  \
+        .dropout = -1, .prior_weight = 1, .prior_scale = 1, .variance_lr = 1,            \
+        .keep_prior = true                                                               \
     }
 extern const TrainOptions train_defaults;
 
@@ -128,9 +128,11 @@ extern const TrainOptions train_defaults;
     F_INT(TrainOptions, epochs, 0, 100000, "passes over the data"),                      \
         F_INT(TrainOptions, steps, 0, 1000000000, "optimiser steps; 0 = by epochs"),     \
         F_INT(TrainOptions, batch_size, 1, 1000000, "samples per optimiser step"),       \
-        F_INT(TrainOptions, shards, 1, 1024,                                             \
-              "parts of a mini-batch with gradients of "                                 \
-              "their own; fixes the order of summation, so results depend on it"),       \
+        F_INT(                                                                           \
+            TrainOptions, shards, 0, 1024,                                               \
+            "parts of a mini-batch with gradients of "                                   \
+            "their own; fixes the order of summation, so results depend on it; 0 = 2, "  \
+            "or 1 where a gradient takes more than 128 MiB"),                            \
         F_INT(TrainOptions, micro_batch, 0, 1000000,                                     \
               "samples per run within a part; 0 = "                                      \
               "chosen from the shape"),                                                  \

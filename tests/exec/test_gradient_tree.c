@@ -1,6 +1,6 @@
 /* The order in which gradients of shards are added: that of the tree, written down again
- * from the top; and however the shards are dealt out. */
-#include "exec/train/gradient_tree.h"
+ * from the top; however the shards are dealt out; and with as few arrays as it allows. */
+#include "exec/train/gradient_pool.h"
 #include "ir/arena.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
@@ -115,6 +115,105 @@ static void even_shares_are_left_with_one_gradient(void **state) {
     assert_int_equal(add_dealt(6, ends, 2), 2);
 }
 
+/* ---- the pool ---- */
+
+/* Takes an array for each of the lanes' shards, the last lane first, and fills it, as
+ * `count` elements that repeat value(). */
+static void run_lanes(GradientPool *pool, const ShardRange *own, int lanes, int64_t count,
+                      Team *team) {
+    const int64_t n = own->end - own->first;
+    gradient_pool_begin(pool);
+    for (int lane = lanes - 1; lane >= 0; lane--)
+        for (int64_t i = n * lane / lanes; i < n * (lane + 1) / lanes; i++) {
+            float *array = gradient_pool_take(pool, lane, own->first + i, team);
+            for (int64_t k = 0; k < count; k++) {
+                assert_true(array[k] == 0);
+                array[k] = value(own->first + i, k % ELEMENTS);
+            }
+        }
+}
+
+/* The shards of all ranks, each with so many lanes; twice, as of two mini-batches. */
+static void check_pools(int64_t shards, int ranks, int most_lanes, int64_t count,
+                        Team *team) {
+    float *left[MOST] = {0};
+    GradientPool *pools[RANKS] = {0};
+    Diag *diag = diag_create();
+    for (int r = 0; r < ranks; r++) {
+        const ShardRange own = {shards * r / ranks, shards * (r + 1) / ranks, shards};
+        const int64_t n = own.end - own.first;
+        const int lanes = n < 1 ? 1 : n < most_lanes ? (int)n : most_lanes;
+        assert_ok(gradient_pool_create(&pools[r], &own, lanes, false, count, count + 3, diag),
+                  diag);
+        for (int step = 0; step < 2; step++)
+            run_lanes(pools[r], &own, lanes, count, team);
+        for (int64_t s = own.first; s < own.end; s++)
+            left[s] = gradient_pool_gradients(pools[r])[s];
+        if (n > 0) assert_ptr_equal(gradient_pool_first(pools[r]), left[own.first]);
+    }
+    gradient_tree_add(&(ShardRange){0, shards, shards}, left, 0, count);
+    for (int64_t i = 0; i < count; i++) {
+        const float want = sum(0, shards, i % ELEMENTS);
+        assert_memory_equal(&left[0][i], &want, sizeof want);
+    }
+    for (int r = 0; r < ranks; r++) gradient_pool_destroy(pools[r]);
+    diag_destroy(diag);
+}
+
+static void pools_add_up_to_the_same(void **state) {
+    (void)state;
+    for (int64_t shards = 1; shards <= MOST; shards++)
+        for (int ranks = 1; ranks <= 3; ranks++)
+            for (int lanes = 1; lanes <= 5; lanes++)
+                check_pools(shards, ranks, lanes, ELEMENTS, NULL);
+    Diag *diag = diag_create();
+    Team *team = NULL;
+    assert_ok(team_create(&team, 3, diag), diag);
+    check_pools(MOST, 1, 2, 3 * GRADIENT_BLOCK + 7, team);
+    team_destroy(team);
+    diag_destroy(diag);
+}
+
+/* As many arrays as a binary counter has digits. */
+static void pools_are_small(void **state) {
+    (void)state;
+    for (int64_t shards = 1; shards <= 1024; shards++) {
+        int64_t digits = 1;
+        while ((int64_t)1 << digits <= shards) digits++;
+        assert_int_equal(gradient_pool_count(&(ShardRange){0, shards, shards}, 1, false),
+                         digits);
+    }
+    const ShardRange all = {0, 64, 64}, half = {32, 64, 64}, none = {3, 3, 3};
+    assert_int_equal(gradient_pool_count(&all, 2, false), 2 * 6);
+    assert_int_equal(gradient_pool_count(&all, 64, false), 64);
+    assert_int_equal(gradient_pool_count(&half, 1, false), 6);
+    assert_int_equal(gradient_pool_count(&none, 1, false), 1);
+    assert_int_equal(gradient_pool_count(&half, 2, true), 32);
+}
+
+/* Apart, every shard has its own array from the beginning on, also one that never runs. */
+static void pools_apart_keep_all(void **state) {
+    const ShardRange own = {3, 8, 16};
+    Diag *diag = diag_create();
+    GradientPool *pool = NULL;
+    (void)state;
+    assert_ok(gradient_pool_create(&pool, &own, 2, true, 10, 12, diag), diag);
+    gradient_pool_begin(pool);
+    float **all = gradient_pool_gradients(pool);
+    assert_ptr_equal(all[3], gradient_pool_first(pool));
+    for (int64_t s = own.first; s < own.end; s++) {
+        assert_non_null(all[s]);
+        for (int64_t other = own.first; other < s; other++)
+            assert_ptr_not_equal(all[other], all[s]);
+        float *taken = gradient_pool_take(pool, s < 5 ? 0 : 1, s, NULL);
+        assert_ptr_equal(taken, all[s]);
+        taken[9] = 1;
+    }
+    for (int64_t s = own.first; s < own.end; s++) assert_float_equal(all[s][9], 1, 0);
+    gradient_pool_destroy(pool);
+    diag_destroy(diag);
+}
+
 static int open_gradients(void **state) {
     (void)state;
     for (int s = 0; s < MOST; s++) gradients[s] = memory_alloc(ELEMENTS, sizeof(float));
@@ -133,6 +232,9 @@ int main(void) {
         cmocka_unit_test(few_shards_are_added_in_order),
         cmocka_unit_test(dealt_shards_add_up_to_the_same),
         cmocka_unit_test(even_shares_are_left_with_one_gradient),
+        cmocka_unit_test(pools_add_up_to_the_same),
+        cmocka_unit_test(pools_are_small),
+        cmocka_unit_test(pools_apart_keep_all),
     };
     return cmocka_run_group_tests(tests, open_gradients, close_gradients);
 }

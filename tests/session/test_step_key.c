@@ -134,7 +134,7 @@ static void test_unchanged(void **state) {
     check_change("threads=1", FROM_SNAPSHOT, -1, NULL);
     check_change("name=another", FROM_SNAPSHOT, -1, NULL);
     check_change("passes.2.label=other", PRUNE, -1, NULL);
-    check_change("passes.3.distill.shards=2", FROM_SNAPSHOT, -1, NULL); /* the default */
+    check_change("passes.3.distill.shards=0", FROM_SNAPSHOT, -1, NULL); /* the default */
     check_change("passes.4.distill.steps=4", FROM_SNAPSHOT, -1, NULL);  /* a later step */
     check_change("data.train.labels=copy.idx", FROM_SNAPSHOT, -1,
                  NULL);                                          /* the same bytes */
