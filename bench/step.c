@@ -2,7 +2,7 @@
  * token of a text that is being written, on synthetic data.
  *
  *     bench_step train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]
- *                [shards=N] [micro_batch=N] [recompute=layers]
+ *                [shards=N] [micro_batch=N] [recompute=layers] [moments=bf16]
  *     bench_step decode MODEL TOKENS CONTEXT THREADS [f32|bf16]
  *     bench_step prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]
  *
@@ -145,6 +145,8 @@ static void set_option(Bench *b, const char *text) {
         b->options.micro_batch = number;
     else if (strcmp(text, "recompute=layers") == 0)
         b->options.recompute = RECOMPUTE_LAYERS;
+    else if (strcmp(text, "moments=bf16") == 0)
+        b->options.moments = MOMENTS_BF16;
     else
         require(
             diag_fail(b->diag, STATUS_USAGE, LOC_NONE, NULL, "no option \"%s\"", text),

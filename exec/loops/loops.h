@@ -19,6 +19,13 @@
  * Training, over ranges of n elements that do not overlap; weights w, their gradient g:
  *   update_adamw, update_momentum, update_plain: one step of AdamW with moments m and v,
  *     of SGD with momentum and without.
+ *   update_adamw_bf16, update_momentum_bf16: the same with moments in bfloat16. The step
+ *     is taken with what they come to in float; then each is rounded up or down at
+ *     random, in proportion to how near the two are, so that it is right in the mean: a
+ *     second moment changes by less than half a unit of bfloat16 in most steps, and
+ *     rounded to the nearest would stay where it is (Gupta et al., "Deep Learning with
+ *     Limited Numerical Precision", ICML 2015). What is drawn depends on the step's key
+ *     and the element's number alone, that of the range's first one being `first`.
  *   update_average: a += (1 - decay) (w - a).
  *   add_floats: to += from. sum_squares: in double.
  *

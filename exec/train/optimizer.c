@@ -13,6 +13,7 @@
 #include "exec/train/gradient_tree.h"
 #include "exec/train/prior.h"
 #include "exec/train/rank_parts.h"
+#include "ir/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ struct Optimizer {
     int64_t weight_count, count;     /* elements: weights; all that is trained */
     int64_t own_blocks;              /* those that this rank owns: rank_parts.h */
     float *weights, *average, *best; /* [count]; NULL = not used */
-    float *first, *second;           /* moments, of own blocks; NULL = not used */
+    void *first, *second;            /* moments, of own blocks; NULL = not used */
     bool has_best;                   /* `best` holds weights */
     Buf *state;
     Prior *prior;
@@ -116,16 +117,22 @@ static int moment_count(const TrainOptions *options) {
     return options->momentum > 0 ? 1 : 0;
 }
 
-/* Elements of a moment in this rank; one where it owns none, so that it has an array. */
-static int64_t moment_room(int64_t count) {
-    const int64_t own = rank_part_count(count);
-    return own > 0 ? own : 1;
+static DType moment_dtype(const TrainOptions *options) {
+    return options->moments == MOMENTS_BF16 ? DTYPE_BF16 : DTYPE_F32;
+}
+
+/* Bytes of a moment in this rank, whole cache lines; one where it owns none, so that it
+ * has an array. */
+static size_t moment_bytes(const TrainOptions *options, int64_t count) {
+    const size_t line = 64, own = (size_t)rank_part_count(count);
+    const size_t bytes = own * dtype_bytes(moment_dtype(options));
+    return own > 0 ? (bytes + line - 1) / line * line : line;
 }
 
 static size_t state_bytes(const TrainOptions *options, int64_t count) {
     const int arrays = (options->ema > 0) + (options->keep == KEEP_BEST);
-    return (size_t)(count * arrays + moment_room(count) * moment_count(options)) *
-           sizeof(float);
+    return (size_t)(count * arrays) * sizeof(float) +
+           moment_bytes(options, count) * (size_t)moment_count(options);
 }
 
 size_t optimizer_bytes(const Graph *graph, const TrainOptions *options) {
@@ -139,15 +146,15 @@ static Status add_state(Optimizer *optimizer, Diag *diag) {
     const size_t bytes = state_bytes(options, optimizer->count);
     if (bytes == 0) return STATUS_OK;
     TRY(buf_create(&optimizer->state, bytes, diag));
-    float *next = (float *)(uintptr_t)buf_data(optimizer->state);
+    char *next = (char *)(uintptr_t)buf_data(optimizer->state);
     const int moments = moment_count(options);
-    const int64_t room = moment_room(optimizer->count);
+    const size_t room = moment_bytes(options, optimizer->count);
+    const size_t all = (size_t)optimizer->count * sizeof(float);
     if (moments > 0) optimizer->first = next, next += room;
     if (moments > 1) optimizer->second = next, next += room;
-    if (options->keep == KEEP_BEST) optimizer->best = next, next += optimizer->count;
-    if (options->ema > 0) optimizer->average = next;
+    if (options->keep == KEEP_BEST) optimizer->best = (float *)next, next += all;
+    if (options->ema > 0) optimizer->average = (float *)next;
     /* Weights that are not trained stay what they are in these, too. */
-    const size_t all = (size_t)optimizer->count * sizeof(float);
     if (optimizer->best) memcpy(optimizer->best, optimizer->weights, all);
     if (optimizer->average) memcpy(optimizer->average, optimizer->weights, all);
     return STATUS_OK;
@@ -317,6 +324,7 @@ typedef struct StepJob {
     const float *gradient;
     double scale, rate;
     double correct1, correct2; /* AdamW: 1 - beta^t */
+    uint32_t key;              /* of what rounds moments */
     float average_decay;
 } StepJob;
 
@@ -346,12 +354,22 @@ static void step_range(const StepJob *job, const Segment *segment, int64_t first
     const Loops *loops = loops_here();
     float *w = o->weights + first;
     const float *g = job->gradient + first;
-    if (o->second)
-        loops->update_adamw(w, g, o->first + at, o->second + at, n, &u);
-    else if (o->first)
-        loops->update_momentum(w, g, o->first + at, n, &u);
-    else
+    const uint32_t element = (uint32_t)first; /* its lower bits are as good */
+    if (!o->first) {
         loops->update_plain(w, g, n, &u);
+    } else if (o->options->moments == MOMENTS_BF16) {
+        uint16_t *m = (uint16_t *)o->first + at, *v = o->second;
+        if (v)
+            loops->update_adamw_bf16(w, g, m, v + at, n, &u, job->key, element);
+        else
+            loops->update_momentum_bf16(w, g, m, n, &u, job->key, element);
+    } else {
+        float *m = (float *)o->first + at, *v = o->second;
+        if (v)
+            loops->update_adamw(w, g, m, v + at, n, &u);
+        else
+            loops->update_momentum(w, g, m, n, &u);
+    }
 }
 
 static void step_block(void *self, int64_t i, int worker) {
@@ -381,7 +399,7 @@ static void average_block(void *self, int64_t block, int worker) {
 }
 
 Status optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
-                      double rate, int64_t step, int threads, Diag *diag) {
+                      double rate, int64_t step, uint64_t key, int threads, Diag *diag) {
     const TrainOptions *options = optimizer->options;
     const double time = (double)(step + 1), start = (1 + time) / (10 + time);
     StepJob job = {
@@ -391,6 +409,7 @@ Status optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
         .rate = rate,
         .correct1 = 1 - pow(options->beta1, time),
         .correct2 = 1 - pow(options->beta2, time),
+        .key = (uint32_t)random_key_name(key, "moments"),
         .average_decay = (float)(options->ema < start ? options->ema : start),
     };
     parallel_for(optimizer->own_blocks, threads, step_block, &job);
@@ -406,19 +425,21 @@ Status optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
  * they belong to weights, and to log variances. */
 typedef struct StateArray {
     const char *weights, *variances;
-    float *data;          /* NULL = not used */
+    void *data; /* NULL = not used */
+    DType dtype;
     bool moment, squares; /* a moment holds what the rank owns alone */
 } StateArray;
 
 enum { STATE_ARRAYS = 5 };
 
 static void state_arrays(const Optimizer *o, bool best, StateArray out[STATE_ARRAYS]) {
+    const DType moment = moment_dtype(o->options), real = DTYPE_F32;
     const StateArray arrays[STATE_ARRAYS] = {
-        {"weight/", "log_variance/", o->weights, false, false},
-        {"first/", "log_variance_first/", o->first, true, false},
-        {"second/", "log_variance_second/", o->second, true, true},
-        {"average/", "log_variance_average/", o->average, false, false},
-        {"best/", "log_variance_best/", best ? o->best : NULL, false, false}};
+        {"weight/", "log_variance/", o->weights, real, false, false},
+        {"first/", "log_variance_first/", o->first, moment, true, false},
+        {"second/", "log_variance_second/", o->second, moment, true, true},
+        {"average/", "log_variance_average/", o->average, real, false, false},
+        {"best/", "log_variance_best/", best ? o->best : NULL, real, false, false}};
     memcpy(out, arrays, sizeof arrays);
 }
 
@@ -430,7 +451,8 @@ static const char *state_prefix(const StateArray *array, const Segment *segment)
  * them. */
 static Status whole_array(Buf **out, const Optimizer *optimizer, const StateArray *array,
                           Diag *diag) {
-    const size_t bytes = (size_t)optimizer->count * sizeof(float);
+    const size_t size = dtype_bytes(array->dtype);
+    const size_t bytes = (size_t)optimizer->count * size;
     Status status = STATUS_OK;
     *out = NULL;
     if (!array->moment || ranks_count() == 1) {
@@ -439,8 +461,8 @@ static Status whole_array(Buf **out, const Optimizer *optimizer, const StateArra
     }
     if (ranks_number() == 0) status = buf_create(out, bytes, diag);
     TRY(ranks_agree(status, diag));
-    float *all = *out ? (float *)(uintptr_t)buf_data(*out) : NULL;
-    status = rank_parts_collect(all, array->data, optimizer->count, diag);
+    void *all = *out ? (void *)(uintptr_t)buf_data(*out) : NULL;
+    status = rank_parts_collect(all, array->data, optimizer->count, size, diag);
     if (status == STATUS_OK) return STATUS_OK;
     buf_release(*out);
     *out = NULL;
@@ -452,9 +474,9 @@ static void save_segments(const Optimizer *optimizer, const StateArray *array, B
     for (int i = 0; i < optimizer->segment_count; i++) {
         const Segment *segment = &optimizer->segments[i];
         const Tensor *like = &segment->storage->tensor;
-        Tensor tensor = tensor_shape(DTYPE_F32, like->rank, like->dim);
+        Tensor tensor = tensor_shape(array->dtype, like->rank, like->dim);
         tensor.buf = buf_retain(whole);
-        tensor.offset = (size_t)segment->first * sizeof(float);
+        tensor.offset = (size_t)segment->first * dtype_bytes(array->dtype);
         train_state_add(state, state_prefix(array, segment), segment->storage->name,
                         tensor);
     }
@@ -495,33 +517,36 @@ static Status find_state(const Optimizer *optimizer, const StateArray *arrays,
             const Segment *segment = &optimizer->segments[i];
             const Tensor *like = &segment->storage->tensor;
             TRY(train_state_find(found, state, state_prefix(&arrays[a], segment),
-                                 segment->storage->name, DTYPE_F32, like->rank, like->dim,
-                                 diag));
+                                 segment->storage->name, arrays[a].dtype, like->rank,
+                                 like->dim, diag));
             if (arrays[a].squares)
                 TRY(check_squares(*found, segment->storage->name, diag));
         }
     return train_state_all_found(state, diag);
 }
 
-/* Copies what a segment has in elements [first, end) from a tensor to data[0..]. */
+/* Copies what a segment has in elements [first, end), of `size` bytes each, from a tensor
+ * to where the first of them is. */
 static void load_range(const Segment *segment, const Tensor *from, int64_t first,
-                       int64_t end, float *data) {
+                       int64_t end, char *data, size_t size) {
     const int64_t start = segment->first > first ? segment->first : first;
     const int64_t last = segment->last < end ? segment->last : end;
     if (start >= last) return;
-    memcpy(data + (start - first),
-           (const float *)tensor_data(from) + (start - segment->first),
-           (size_t)(last - start) * sizeof(float));
+    memcpy(data + (size_t)(start - first) * size,
+           (const char *)tensor_data(from) + (size_t)(start - segment->first) * size,
+           (size_t)(last - start) * size);
 }
 
 /* Of a moment what this rank owns. */
 static void load_segment(const Optimizer *o, const StateArray *array,
                          const Segment *segment, const Tensor *from) {
-    if (!array->moment) load_range(segment, from, 0, o->count, array->data);
+    char *data = array->data;
+    const size_t size = dtype_bytes(array->dtype);
+    if (!array->moment) load_range(segment, from, 0, o->count, data, size);
     for (int64_t i = 0; array->moment && i < o->own_blocks; i++) {
         const int64_t first = rank_part_block(o->count, i) * GRADIENT_BLOCK;
         load_range(segment, from, first, block_end(first, o->count),
-                   array->data + i * GRADIENT_BLOCK);
+                   data + (size_t)(i * GRADIENT_BLOCK) * size, size);
     }
 }
 

@@ -3,7 +3,11 @@
  * Work goes by blocks of fixed size, each by one thread, so that results do not depend on
  * the number of threads. Of several ranks each updates the elements that it owns
  * (exec/train/rank_parts.h), has their moments alone, and hands the weights to the
- * others. */
+ * others.
+ *
+ * Moments are floats or, on request, numbers of bfloat16 that are rounded at random
+ * (exec/loops/loops.h) by the step's key and the element's number, so that bytes depend
+ * neither on threads nor on ranks. */
 #ifndef COMPRESS_EXEC_TRAIN_OPTIMIZER_H
 #define COMPRESS_EXEC_TRAIN_OPTIMIZER_H
 
@@ -33,17 +37,17 @@ int64_t optimizer_count(const Optimizer *optimizer);
  * inference, else they are there. */
 void optimizer_draw(Optimizer *optimizer, uint64_t key, int threads);
 
-/* Collective. Adds the gradients of all shards to gradients[0], by
- * exec/train/gradient_tree.h, and what the priors add; *norm is that of the whole. Of
+/* Collective. Adds the gradients of all shards, those that are not NULL, to gradients[0]
+ * by exec/train/gradient_tree.h, and what the priors add; *norm is that of the whole. Of
  * several ranks each does so with the elements that it owns of the one gradient there
  * is. */
 Status optimizer_sum(Optimizer *optimizer, float *const *gradients, int64_t shards,
                      int threads, double *norm, Diag *diag);
 
-/* Collective. Step `step` (from 0) with `scale` times the gradient of optimizer_sum, at
- * learning rate `rate`. */
+/* Collective. Step `step` (from 0), whose random key is `key`, with `scale` times the
+ * gradient of optimizer_sum, at learning rate `rate`. */
 Status optimizer_step(Optimizer *optimizer, const float *gradient, double scale,
-                      double rate, int64_t step, int threads, Diag *diag);
+                      double rate, int64_t step, uint64_t key, int threads, Diag *diag);
 
 /* What the priors added to the objective in the last optimizer_sum; 0 without them. */
 double optimizer_prior(const Optimizer *optimizer);

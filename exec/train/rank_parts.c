@@ -95,17 +95,18 @@ int64_t rank_part_count(int64_t count) {
 
 /* ---- handing round ---- */
 
-/* The parts of all ranks of an array (NULL = sizes alone): by bucket, then by rank. To be
- * freed. */
-static RanksMessage *list_parts(float *all, int64_t count, int *parts) {
+/* The parts of all ranks of an array (NULL = sizes alone), of elements of `size` bytes: by
+ * bucket, then by rank. To be freed. */
+static RanksMessage *list_parts(void *all, int64_t count, size_t size, int *parts) {
     const int64_t buckets = rank_bucket_count(count);
     const int ranks = ranks_count();
     RanksMessage *list = memory_alloc((size_t)(buckets * ranks) + 1, sizeof *list);
     for (int i = 0; i < buckets * ranks; i++) {
         int64_t first, last;
         rank_bucket_part(count, i / ranks, i % ranks, &first, &last);
-        list[i] = (RanksMessage){i % ranks, all ? all + first : NULL,
-                                 (size_t)(last - first) * sizeof *all};
+        list[i] = (RanksMessage){i % ranks,
+                                 all ? (char *)all + (size_t)first * size : NULL,
+                                 (size_t)(last - first) * size};
     }
     *parts = (int)(buckets * ranks);
     return list;
@@ -114,7 +115,7 @@ static RanksMessage *list_parts(float *all, int64_t count, int *parts) {
 Status rank_parts_gather(float *all, int64_t count, Diag *diag) {
     int parts;
     if (ranks_count() == 1) return STATUS_OK;
-    RanksMessage *list = list_parts(all, count, &parts);
+    RanksMessage *list = list_parts(all, count, sizeof *all, &parts);
     const Status status = ranks_gather_pieces(list, parts, diag);
     free(list);
     return status;
@@ -155,16 +156,18 @@ Status rank_parts_gather_blocks(void *all, int64_t count, size_t bytes, Diag *di
     return status;
 }
 
-Status rank_parts_collect(float *all, const float *part, int64_t count, Diag *diag) {
+Status rank_parts_collect(void *all, const void *part, int64_t count, size_t size,
+                          Diag *diag) {
     const bool collects = ranks_number() == 0;
+    const char *next = part;
     int parts, messages = 0;
-    RanksMessage *list = list_parts(all, count, &parts);
+    RanksMessage *list = list_parts(all, count, size, &parts);
     for (int i = 0; i < parts; i++) {
         RanksMessage m = list[i];
         const bool own = m.rank == ranks_number();
-        if (own && collects) memcpy(m.data, part, m.bytes);
-        if (own && !collects) m = (RanksMessage){0, (void *)(uintptr_t)part, m.bytes};
-        if (own) part += m.bytes / sizeof *part;
+        if (own && collects) memcpy(m.data, next, m.bytes);
+        if (own && !collects) m = (RanksMessage){0, (void *)(uintptr_t)next, m.bytes};
+        if (own) next += m.bytes;
         if (own != collects) list[messages++] = m;
     }
     const Status status = collects ? ranks_exchange(NULL, 0, list, messages, diag)

@@ -13,6 +13,7 @@
 
 #include "ir/status.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Buckets of an array of `count` elements, and the elements of each but the last, which
@@ -43,7 +44,9 @@ Status rank_parts_gather(float *all, int64_t count, Diag *diag);
 Status rank_parts_gather_blocks(void *all, int64_t count, size_t bytes, Diag *diag);
 
 /* Collective. What all ranks own comes to rank 0: part[rank_part_count] is a rank's own,
- * all[count] has room for all of it there, and is not looked at in other ranks. */
-Status rank_parts_collect(float *all, const float *part, int64_t count, Diag *diag);
+ * all[count] has room for all of it there, and is not looked at in other ranks. Elements
+ * have `size` bytes. */
+Status rank_parts_collect(void *all, const void *part, int64_t count, size_t size,
+                          Diag *diag);
 
 #endif

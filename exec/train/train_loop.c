@@ -86,8 +86,8 @@ static Status train_step(Trainer *trainer, int64_t step, Diag *diag) {
     const double scale =
         options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
     const double rate = options->lr * schedule_factor(options, step, trainer->total);
-    TRY(optimizer_step(trainer->optimizer, gradients[0], scale, rate, step, threads,
-                       diag));
+    TRY(optimizer_step(trainer->optimizer, gradients[0], scale, rate, step,
+                       trainer->batch.key, threads, diag));
     history_add(trainer->history, &(HistoryStep){.step = step,
                                                  .samples = trainer->batch.count,
                                                  .losses = trainer->losses,

@@ -46,6 +46,9 @@ enum { TRAIN_F32, TRAIN_BF16 };
 #define RECOMPUTE_NAMES "none|layers"
 enum { RECOMPUTE_NONE, RECOMPUTE_LAYERS };
 
+#define MOMENTS_NAMES "f32|bf16"
+enum { MOMENTS_F32, MOMENTS_BF16 };
+
 #define KEEP_NAMES "last|best"
 enum { KEEP_LAST, KEEP_BEST };
 
@@ -62,6 +65,7 @@ typedef struct TrainOptions {
     int64_t micro_batch; /* samples per run; 0 = chosen from the shape */
     int precision;       /* index into TRAIN_PRECISION_NAMES; see TRAIN_PRECISION_FIELD */
     int recompute;       /* index into RECOMPUTE_NAMES; see TRAIN_MEMORY_FIELDS */
+    int moments;         /* index into MOMENTS_NAMES; see TRAIN_MEMORY_FIELDS */
     int optimizer;       /* index into OPTIMIZER_NAMES */
     double lr;           /* peak learning rate */
     double beta1, beta2, eps; /* AdamW (Loshchilov and Hutter) */
@@ -182,7 +186,10 @@ extern const TrainOptions train_defaults;
 #define TRAIN_MEMORY_FIELDS                                                              \
     F_CHOICE(TrainOptions, recompute, RECOMPUTE_NAMES,                                   \
              "layers: keep what crosses layers alone, and compute what is in a layer "   \
-             "again before its backward run; the same bytes in less memory")
+             "again before its backward run; the same bytes in less memory"),            \
+        F_CHOICE(TrainOptions, moments, MOMENTS_NAMES,                                   \
+                 "what the optimiser keeps its moments in; bf16: half of their memory, " \
+                 "rounded at random, other bytes")
 
 /* For passes that build an objective, beside TRAIN_FIELDS. */
 #define LOW_RANK_FIELDS                                                                  \

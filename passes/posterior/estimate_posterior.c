@@ -45,6 +45,7 @@ static const Field fields[] = {
     F_REAL(E, prior_floor, 0, 1e30, "smallest variance; smaller ones are raised to it"),
     F_REAL(E, label_smoothing, 0, 0.99, "share of each target spread over all classes"),
     TRAIN_FIELDS,
+    TRAIN_MEMORY_FIELDS,
     F_END,
 };
 

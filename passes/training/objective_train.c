@@ -112,6 +112,8 @@ static void record_training(const Objective *o, const TrainOptions *options,
         tree_put_string(ctx->arena, ctx->record, "precision", "bf16");
         tree_put_string(ctx->arena, ctx->record, "products", bf16_products());
     }
+    if (options->moments == MOMENTS_BF16)
+        tree_put_string(ctx->arena, ctx->record, "moments", "bf16");
     tree_put_real(ctx->arena, ctx->record, "first_loss", report->first_loss);
     tree_put_real(ctx->arena, ctx->record, "last_loss", report->last_loss);
     tree_put_real(ctx->arena, ctx->record, "largest_gradient_norm", report->largest_norm);
@@ -227,6 +229,8 @@ static Status check_optimizer(const TrainOptions *options, const StepSource *sou
         return fail_option("beta2", "optimizer: adamw", source, diag);
     if (!adamw && options->eps != train_defaults.eps)
         return fail_option("eps", "optimizer: adamw", source, diag);
+    if (!adamw && options->momentum == 0 && options->moments != MOMENTS_F32)
+        return fail_option("moments", "momentum, or optimizer: adamw", source, diag);
     return STATUS_OK;
 }
 

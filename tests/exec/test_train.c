@@ -344,6 +344,9 @@ static void test_bytes(void **state) {
     assert_true(one > 6 * weights * sizeof(float));
     assert_true(two > one);
     assert_int_equal(two - one, one - 5 * weights * sizeof(float));
+    options.moments = MOMENTS_BF16;
+    assert_ok(bytes_of_training(f.graph, f.loss, &options, 1, &one, f.diag), f.diag);
+    assert_int_equal(plain - one, weights * sizeof(float));
     model_close(&f);
 }
 

@@ -47,6 +47,11 @@ static void open_sgd(Model *m, TrainOptions *options) {
     options->micro_batch = 3;
 }
 
+static void open_halved(Model *m, TrainOptions *options) {
+    open_adamw(m, options);
+    options->moments = MOMENTS_BF16;
+}
+
 static void open_average(Model *m, TrainOptions *options) {
     broad_open(&m->f, BROAD);
     options->ema = 0.9;
@@ -115,6 +120,7 @@ static const Case CASES[] = {
     {"adamw", open_adamw},     {"sgd", open_sgd},       {"average", open_average},
     {"best", open_best},       {"prior", open_prior},   {"variational", open_variational},
     {"coupled", open_coupled}, {"tokens", open_tokens}, {"large", open_large},
+    {"halved", open_halved},
 };
 enum { CASE_COUNT = sizeof CASES / sizeof CASES[0] };
 

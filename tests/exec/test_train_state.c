@@ -66,7 +66,7 @@ static TrainOptions usual_options(void) {
     return options;
 }
 
-enum { SETUPS = 14, ENDS_EARLY = 13 };
+enum { SETUPS = 17, DEVELOPED = 10, ENDS_EARLY = 13, HALVED = 14 };
 
 static void all_setups(Setup *setups) {
     static const char *groups[] = {"out.*=0.5"}, *freeze[] = {"in.bias"};
@@ -88,7 +88,7 @@ static void all_setups(Setup *setups) {
     setups[7].options.steps = 11;
     setups[8].kind = LENGTHS;
     setups[9].kind = COUPLED;
-    for (int i = 10; i < SETUPS; i++) {
+    for (int i = DEVELOPED; i <= ENDS_EARLY; i++) {
         setups[i].options.dev = "dev";
         setups[i].options.lr = 0.1;
     }
@@ -100,6 +100,10 @@ static void all_setups(Setup *setups) {
     setups[13].options.keep = KEEP_BEST;
     setups[13].options.dev_every = 1;
     setups[13].options.patience = 3;
+    for (int i = HALVED; i < SETUPS; i++) setups[i].options.moments = MOMENTS_BF16;
+    setups[15].options.optimizer = OPTIMIZER_SGD;
+    setups[16].options.objective = OBJECTIVE_VARIATIONAL;
+    setups[16].options.ema = 0.8;
 }
 
 /* ---- what comes of a run ---- */
