@@ -70,10 +70,11 @@ static Status add_arrays(GradientPool *pool, Diag *diag) {
     return STATUS_OK;
 }
 
-Status gradient_pool_create(GradientPool **out, const ShardRange *own, int lanes, bool apart,
-                            int64_t count, int64_t first, Diag *diag) {
+Status gradient_pool_create(GradientPool **out, const ShardRange *own, int lanes,
+                            bool apart, int64_t count, int64_t first, Diag *diag) {
     GradientPool *pool = memory_alloc(1, sizeof *pool);
-    *pool = (GradientPool){.lanes = lanes, .apart = apart, .count = count, .first = first};
+    *pool =
+        (GradientPool){.lanes = lanes, .apart = apart, .count = count, .first = first};
     pool->lane = memory_alloc((size_t)lanes, sizeof *pool->lane);
     for (int i = 0; i < lanes; i++) {
         pool->lane[i].range = lane_range(own, i, lanes);

@@ -21,11 +21,11 @@ typedef struct GradientPool GradientPool;
 int64_t gradient_pool_count(const ShardRange *own, int lanes, bool apart);
 
 /* Makes the arrays, of `count` elements each, zeros. With `apart` every shard keeps its
- * array, since others read them while shards run: nothing is added up here. That of the first shard, which is
- * never added to another one in this rank, has room for `first` elements. Fails with
- * STATUS_MEMORY. */
-Status gradient_pool_create(GradientPool **out, const ShardRange *own, int lanes, bool apart,
-                            int64_t count, int64_t first, Diag *diag);
+ * array, since others read them while shards run: nothing is added up here. That of the
+ * first shard, which is never added to another one in this rank, has room for `first`
+ * elements. Fails with STATUS_MEMORY. */
+Status gradient_pool_create(GradientPool **out, const ShardRange *own, int lanes,
+                            bool apart, int64_t count, int64_t first, Diag *diag);
 
 /* NULL is allowed. */
 void gradient_pool_destroy(GradientPool *pool);

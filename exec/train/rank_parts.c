@@ -95,8 +95,8 @@ int64_t rank_part_count(int64_t count) {
 
 /* ---- handing round ---- */
 
-/* The parts of all ranks of an array (NULL = sizes alone), of elements of `size` bytes: by
- * bucket, then by rank. To be freed. */
+/* The parts of all ranks of an array (NULL = sizes alone), of elements of `size` bytes:
+ * by bucket, then by rank. To be freed. */
 static RanksMessage *list_parts(void *all, int64_t count, size_t size, int *parts) {
     const int64_t buckets = rank_bucket_count(count);
     const int ranks = ranks_count();
@@ -104,9 +104,9 @@ static RanksMessage *list_parts(void *all, int64_t count, size_t size, int *part
     for (int i = 0; i < buckets * ranks; i++) {
         int64_t first, last;
         rank_bucket_part(count, i / ranks, i % ranks, &first, &last);
-        list[i] = (RanksMessage){i % ranks,
-                                 all ? (char *)all + (size_t)first * size : NULL,
-                                 (size_t)(last - first) * size};
+        list[i] =
+            (RanksMessage){i % ranks, all ? (char *)all + (size_t)first * size : NULL,
+                           (size_t)(last - first) * size};
     }
     *parts = (int)(buckets * ranks);
     return list;

@@ -198,8 +198,7 @@ size_t shards_bytes(const Shards *shards, int64_t count) {
     return plan_workspace_bytes(shards->largest) * lanes +
            workspace_share_bytes(shards->largest) * lanes * (size_t)more +
            (size_t)gradient_pool_count(&shards->own, (int)lanes, ranks_count() > 1) *
-               (size_t)count *
-               sizeof(float) +
+               (size_t)count * sizeof(float) +
            gradient_exchange_bytes(shards->count, count) +
            coupling_bytes(shards->largest, shards->options.batch) +
            (shards->options.bf16 ? rounded_bytes(shards->largest) : 0);

@@ -143,8 +143,9 @@ static void check_pools(int64_t shards, int ranks, int most_lanes, int64_t count
         const ShardRange own = {shards * r / ranks, shards * (r + 1) / ranks, shards};
         const int64_t n = own.end - own.first;
         const int lanes = n < 1 ? 1 : n < most_lanes ? (int)n : most_lanes;
-        assert_ok(gradient_pool_create(&pools[r], &own, lanes, false, count, count + 3, diag),
-                  diag);
+        assert_ok(
+            gradient_pool_create(&pools[r], &own, lanes, false, count, count + 3, diag),
+            diag);
         for (int step = 0; step < 2; step++)
             run_lanes(pools[r], &own, lanes, count, team);
         for (int64_t s = own.first; s < own.end; s++)
@@ -191,7 +192,8 @@ static void pools_are_small(void **state) {
     assert_int_equal(gradient_pool_count(&half, 2, true), 32);
 }
 
-/* Apart, every shard has its own array from the beginning on, also one that never runs. */
+/* Apart, every shard has its own array from the beginning on, also one that never runs.
+ */
 static void pools_apart_keep_all(void **state) {
     const ShardRange own = {3, 8, 16};
     Diag *diag = diag_create();

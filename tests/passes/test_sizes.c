@@ -107,11 +107,13 @@ static void test_configurations(void **state) {
         Diag *diag = diag_create();
         Tree *config = NULL;
         Model *model = NULL;
-        const char *yaml = arena_printf(
-            arena,
+        const char *yaml =
             "{model_type: bert, architectures: [BertForSequenceClassification],\n"
-            " num_hidden_layers: 1, num_attention_heads: 2, %s: 2147483648}",
-            keys[i]);
+            " num_hidden_layers: 1, num_attention_heads: 2";
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            yaml = arena_printf(arena, "%s, %s: %s", yaml, keys[k],
+                                k == i ? "2147483648" : "8");
+        yaml = arena_printf(arena, "%s}", yaml);
         assert_ok(yaml_parse(&config, arena, "sizes", yaml, strlen(yaml), diag), diag);
         assert_int_equal(hf_build(&model, config, ops_table(), diag), STATUS_MODEL);
         char *text = diag_text(diag);
