@@ -165,9 +165,9 @@ static void expect(const Row *row, const char *what, const double *x, const Type
 }
 
 static void check_row(const Row *row) {
-    static const char *const NAMES[] = {"gradient 0", "gradient 1", "gradient 2",
-                                        "gradient 3", "gradient 4", "gradient 5",
-                                        "gradient 6"};
+    static const char *const NAMES[GRADIENTS] = {"gradient 0", "gradient 1", "gradient 2",
+                                                 "gradient 3", "gradient 4", "gradient 5",
+                                                 "gradient 6", "gradient 7"};
     Problem p;
     assert_ok(problem_create(&p, &row->at), p.diag);
     fill(&p);
