@@ -1,12 +1,15 @@
 /* Gradient exchange: see exec/train/gradient_exchange.h.
  *
  * The way of a bucket, by its place in the order:
- *   complete   in a shard; the shard's lane tells (follow_call)
- *   added      what the tree has whole in this rank's shards; each lane adds blocks of
- * its own of a bucket that is complete in all shards (add_own) sent       what is left,
- * to the ranks that own it; by lane 0, which talks (send_bucket) received   from the
- * others, into one of a few arrivals (expect_bucket) summed     the part that this rank
- * owns (sum_bucket) Lanes write counts of their own, so that nobody waits. */
+ *
+ * - complete in a shard: the shard's lane tells (follow_call);
+ * - added, what the tree has whole in this rank's shards: each lane adds blocks of its
+ * own of a bucket that is complete in all shards (add_own);
+ * - sent, what is left, to the ranks that own it: by lane 0, which talks (send_bucket);
+ * - received from the others, into one of a few arrivals (expect_bucket);
+ * - summed, the part that this rank owns (sum_bucket).
+ *
+ * Lanes write counts of their own, so that nobody waits. */
 #include "exec/train/gradient_exchange.h"
 
 #include "exec/run/parallel.h"
