@@ -171,36 +171,6 @@ void gradient_exchange_destroy(GradientExchange *x) {
 
 /* ---- adding ---- */
 
-/* Blocks of gradients that the threads of a team add up, or all threads. */
-typedef struct AddJob {
-    const ShardRange *range;
-    float *const *gradients;
-    int64_t first, count, step; /* of the blocks: the first one, all, every step-th */
-    int64_t elements;           /* of a gradient */
-    int threads;
-} AddJob;
-
-static void add_block(const AddJob *job, int64_t block) {
-    const int64_t first = block * GRADIENT_BLOCK, left = job->elements - first;
-    gradient_tree_add(job->range, job->gradients, first,
-                      left < GRADIENT_BLOCK ? left : GRADIENT_BLOCK);
-}
-
-static void add_share(void *self, int me) {
-    const AddJob *job = self;
-    for (int64_t b = job->first + me * job->step; b < job->count;
-         b += job->threads * job->step)
-        add_block(job, b);
-}
-
-static void add_blocks(AddJob job, Team *team) {
-    job.threads = team ? team_threads(team) : 1;
-    if (team)
-        team_run(team, add_share, &job);
-    else
-        add_share(&job, 0);
-}
-
 static int64_t bucket_blocks(const GradientExchange *x) {
     return rank_bucket_elements(x->count) / GRADIENT_BLOCK;
 }
@@ -212,23 +182,23 @@ static void add_own(const GradientExchange *x, int lane, int64_t bucket, Team *t
     const int64_t end = start + bucket_blocks(x);
     const int64_t skipped = ((lane - start) % x->lanes + x->lanes) % x->lanes;
     if (x->own.end - x->own.first < 2) return;
-    add_blocks((AddJob){.range = &x->own,
-                        .gradients = x->gradients,
-                        .first = start + skipped,
-                        .count = end < all ? end : all,
-                        .step = x->lanes,
-                        .elements = x->count},
-               team);
+    gradient_tree_add_blocks(&(TreeBlocks){.range = &x->own,
+                                           .gradients = x->gradients,
+                                           .elements = x->count,
+                                           .first = start + skipped,
+                                           .end = end < all ? end : all,
+                                           .step = x->lanes},
+                             team);
 }
 
 /* A block that no lane has added yet. */
 static void add_left(void *self, int64_t block, int worker) {
     const GradientExchange *x = self;
     (void)worker;
-    const AddJob job = {
+    const TreeBlocks blocks = {
         .range = &x->own, .gradients = x->gradients, .elements = x->count};
     if (x->place[block / bucket_blocks(x)] >= atomic_load(&x->added[block % x->lanes]))
-        add_block(&job, block);
+        gradient_tree_add_block(&blocks, block);
 }
 
 static int64_t least(atomic_llong *counts, int64_t n, int64_t most) {
@@ -279,7 +249,7 @@ static Status expect_bucket(GradientExchange *x, int64_t at) {
 
 static void add_numbered(void *self, int64_t block, int worker) {
     (void)worker;
-    add_block(self, block);
+    gradient_tree_add_block(self, block);
 }
 
 /* This rank's part of the sum, of a bucket that has come. */
@@ -298,15 +268,15 @@ static void sum_bucket(const GradientExchange *x, int64_t at, Team *team, int th
     }
     if (n == 0) return;
     const ShardRange all = {0, x->shards, x->shards};
-    AddJob job = {.range = &all,
-                  .gradients = x->pieces,
-                  .count = gradient_blocks(n),
-                  .step = 1,
-                  .elements = n};
+    TreeBlocks blocks = {.range = &all,
+                         .gradients = x->pieces,
+                         .elements = n,
+                         .end = gradient_blocks(n),
+                         .step = 1};
     if (threads > 1)
-        parallel_for(job.count, threads, add_numbered, &job);
+        parallel_for(blocks.end, threads, add_numbered, &blocks);
     else
-        add_blocks(job, team);
+        gradient_tree_add_blocks(&blocks, team);
     memmove(x->sum + first, x->pieces[0], (size_t)n * sizeof(float));
 }
 

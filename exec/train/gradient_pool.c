@@ -119,35 +119,17 @@ void gradient_pool_begin(GradientPool *pool) {
 
 /* ---- adding up ---- */
 
-/* Sums of shards that are done. */
-typedef struct PoolSums {
-    const GradientPool *pool;
-    ShardRange done;
-    int threads;
-} PoolSums;
-
-static void add_share(void *self, int me) {
-    const PoolSums *sums = self;
-    const int64_t count = sums->pool->count, blocks = gradient_blocks(count);
-    const int64_t last = blocks * (me + 1) / sums->threads;
-    for (int64_t block = blocks * me / sums->threads; block < last; block++) {
-        const int64_t from = block * GRADIENT_BLOCK, left = count - from;
-        gradient_tree_add(&sums->done, sums->pool->gradients, from,
-                          left < GRADIENT_BLOCK ? left : GRADIENT_BLOCK);
-    }
-}
-
 /* Adds up what the tree has whole in the shards of a lane before `shard`. */
 static void add_done(GradientPool *pool, PoolLane *lane, int64_t shard, Team *team) {
-    PoolSums sums = {.pool = pool,
-                     .done = {lane->range.first, shard, lane->range.shards},
-                     .threads = team ? team_threads(team) : 1};
-    if (team)
-        team_run(team, add_share, &sums);
-    else
-        add_share(&sums, 0);
-    for (int64_t s = sums.done.first; s < shard; s++) {
-        if (!pool->gradients[s] || !gradient_tree_joins(&sums.done, s)) continue;
+    const ShardRange done = {lane->range.first, shard, lane->range.shards};
+    gradient_tree_add_blocks(&(TreeBlocks){.range = &done,
+                                           .gradients = pool->gradients,
+                                           .elements = pool->count,
+                                           .end = gradient_blocks(pool->count),
+                                           .step = 1},
+                             team);
+    for (int64_t s = done.first; s < shard; s++) {
+        if (!pool->gradients[s] || !gradient_tree_joins(&done, s)) continue;
         lane->free[lane->free_count++] = pool->gradients[s];
         pool->gradients[s] = NULL;
     }

@@ -20,3 +20,30 @@ void gradient_tree_add(const ShardRange *range, float *const *gradients, int64_t
             if (gradients[s] && gradient_tree_joins(range, s))
                 loops->add_floats(gradients[s - half] + from, gradients[s] + from, n);
 }
+
+void gradient_tree_add_block(const TreeBlocks *blocks, int64_t block) {
+    const int64_t from = block * GRADIENT_BLOCK, left = blocks->elements - from;
+    gradient_tree_add(blocks->range, blocks->gradients, from,
+                      left < GRADIENT_BLOCK ? left : GRADIENT_BLOCK);
+}
+
+typedef struct Shares {
+    const TreeBlocks *blocks;
+    int threads;
+} Shares;
+
+static void add_share(void *self, int me) {
+    const Shares *shares = self;
+    const TreeBlocks *blocks = shares->blocks;
+    for (int64_t b = blocks->first + me * blocks->step; b < blocks->end;
+         b += shares->threads * blocks->step)
+        gradient_tree_add_block(blocks, b);
+}
+
+void gradient_tree_add_blocks(const TreeBlocks *blocks, Team *team) {
+    Shares shares = {blocks, team ? team_threads(team) : 1};
+    if (team)
+        team_run(team, add_share, &shares);
+    else
+        add_share(&shares, 0);
+}

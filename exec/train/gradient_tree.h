@@ -9,6 +9,8 @@
 #ifndef COMPRESS_EXEC_TRAIN_GRADIENT_TREE_H
 #define COMPRESS_EXEC_TRAIN_GRADIENT_TREE_H
 
+#include "exec/run/team.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,5 +39,20 @@ bool gradient_tree_joins(const ShardRange *range, int64_t shard);
  * within this one. */
 void gradient_tree_add(const ShardRange *range, float *const *gradients, int64_t from,
                        int64_t n);
+
+/* Blocks of the gradients of a range's shards, which have `elements` elements each:
+ * first, first + step, ... below `end`. */
+typedef struct TreeBlocks {
+    const ShardRange *range;
+    float *const *gradients;
+    int64_t elements, first, end, step;
+} TreeBlocks;
+
+/* gradient_tree_add of one block, whichever `blocks` names. */
+void gradient_tree_add_block(const TreeBlocks *blocks, int64_t block);
+
+/* The same of all that it names, shared out among the threads of a team; NULL = by the
+ * calling one. */
+void gradient_tree_add_blocks(const TreeBlocks *blocks, Team *team);
 
 #endif
