@@ -5,7 +5,6 @@
 #ifndef COMPRESS_IR_MAPPED_H
 #define COMPRESS_IR_MAPPED_H
 
-#include "ir/hash.h"
 #include "ir/tensor.h"
 
 /* buf_wrap for a file's bytes that are mapped to be read alone: nothing was ever written

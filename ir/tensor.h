@@ -77,12 +77,13 @@ bool buf_is_owned(const Buf *buf);
 /* Whether the buffer is owned and this is its only reference: it may be written. */
 bool buf_is_exclusive(const Buf *buf);
 
-/* The 16 bytes of a hash of bytes [offset, offset + bytes), kept with the buffer from
- * buf_keep_digest on until tensor_writable gives the buffer to someone to write; NULL
- * when none is. Whoever writes without tensor_writable does so before the first hash. */
+/* The hash of bytes [offset, offset + bytes), kept with the buffer from buf_keep_digest
+ * on until tensor_writable gives the buffer to someone to write; NULL when none is.
+ * Whoever writes without tensor_writable does so before the first hash. */
+enum { HASH_BYTES = 16 };
 const unsigned char *buf_digest(const Buf *buf, size_t offset, size_t bytes);
 void buf_keep_digest(Buf *buf, size_t offset, size_t bytes,
-                     const unsigned char digest[16]);
+                     const unsigned char digest[HASH_BYTES]);
 void buf_drop_digests(Buf *buf);
 
 typedef struct Tensor {

@@ -1,5 +1,6 @@
 /* Tensor: hashes, and what is found while the bytes are read for one. Bytes are taken a
  * piece at a time, so that of a mapped file little is in memory. */
+#define XXH_STATIC_LINKING_ONLY /* what is in a state, to have one without allocating */
 #include "ir/arena.h"
 #include "ir/mapped.h"
 
@@ -7,6 +8,25 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
+
+/* A hash as bytes that are the same on every processor. */
+static void write_digest(XXH128_hash_t hash, unsigned char digest[HASH_BYTES]) {
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, hash);
+    memcpy(digest, canonical.digest, HASH_BYTES);
+}
+
+void bytes_hash(const void *data, size_t bytes, char out[HASH_TEXT_BYTES]) {
+    static const char DIGITS[] = "0123456789abcdef";
+    unsigned char digest[HASH_BYTES];
+    write_digest(XXH3_128bits(bytes > 0 ? data : "", bytes), digest);
+    for (size_t i = 0; i < HASH_BYTES; i++) {
+        out[2 * i] = DIGITS[digest[i] >> 4];
+        out[2 * i + 1] = DIGITS[digest[i] & 15];
+    }
+    out[HASH_TEXT_BYTES - 1] = 0;
+}
 
 static size_t piece_at(size_t at, size_t bytes) {
     return bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
@@ -24,15 +44,15 @@ static void read_digest(const Tensor *tensor, unsigned char digest[HASH_BYTES],
                         bool *finite) {
     const size_t bytes = tensor->buf ? tensor_bytes(tensor) : 0;
     const size_t size = dtype_bytes(tensor->dtype);
-    Hasher *hasher = hasher_create();
+    XXH3_state_t state;
+    XXH3_128bits_reset(&state);
     for (size_t at = 0; at < bytes && (!finite || *finite); at += PIECE_BYTES) {
         const size_t n = piece_at(at, bytes);
         const void *piece = tensor_piece(tensor, at, n);
         if (finite) *finite = elements_finite(tensor->dtype, piece, (int64_t)(n / size));
-        hasher_add(hasher, piece, n);
+        XXH3_128bits_update(&state, piece, n);
     }
-    hasher_take(hasher, digest);
-    hasher_destroy(hasher);
+    write_digest(XXH3_128bits_digest(&state), digest);
 }
 
 /* Hash of a tensor's bytes: the one that its buffer keeps, unless `fresh`. */
