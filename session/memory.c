@@ -6,8 +6,6 @@
 #include "ir/resident.h"
 #include "session/units.h"
 
-#include <string.h>
-
 /* The program and its libraries, what recipes, plans and reports take, and the reading
  * process of HDF5; of a thread its stack, the library's buffer and scratch. */
 #define PROGRAM_BYTES ((int64_t)40 << 20)
@@ -15,12 +13,9 @@
 
 /* Whether a step goes over a data set. */
 static bool uses_data(const Step *step, Arena *arena) {
-    for (const char *rest = step->pass->data_options; rest && *rest;) { /* joined by | */
-        const size_t length = strcspn(rest, "|");
-        const char *name = arena_strndup(arena, rest, length);
+    const char *rest = step->pass->data_options, *name;
+    while ((name = data_option_next(&rest, arena)))
         if (tree_get_nonnull(step->source.options, name)) return true;
-        rest += length + (rest[length] == '|');
-    }
     return false;
 }
 

@@ -255,6 +255,14 @@ static void check_snapshots(const Recipe *recipe, Arena *arena, Diag *diag) {
 
 /* ---- binding ---- */
 
+const char *data_option_next(const char **rest, Arena *arena) {
+    if (!*rest || !**rest) return NULL;
+    const size_t length = strcspn(*rest, "|");
+    const char *name = arena_strndup(arena, *rest, length);
+    *rest += length + ((*rest)[length] == '|');
+    return name;
+}
+
 /* Binds the options of a step whose pass is known. */
 static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
                          Arena *arena, Diag *diag) {
@@ -269,12 +277,9 @@ static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
         return;
     }
     fields_bind(options_of(pass), options, step->options, arena, STATUS_RECIPE, diag);
-    for (const char *rest = pass->data_options; rest && *rest;) { /* names joined by | */
-        const size_t length = strcspn(rest, "|");
-        const char *name = arena_strndup(arena, rest, length);
+    const char *rest = pass->data_options, *name;
+    while ((name = data_option_next(&rest, arena)))
         check_data_option(recipe, step, options, name, arena, diag);
-        rest += length + (rest[length] == '|');
-    }
     if (pass->check && diag_errors(diag) == errors)
         pass->check(step->options, &step->source, diag);
 }

@@ -88,4 +88,8 @@ void recipe_schema(Text *text);
 /* Appends the manual of the recipe's own keys. */
 void recipe_document(Text *text);
 
+/* The next of a pass's options that name data sets (Pass.data_options), in the arena;
+ * `rest` begins as those are and is moved on. NULL behind the last one. */
+const char *data_option_next(const char **rest, Arena *arena);
+
 #endif
