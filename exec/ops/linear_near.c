@@ -11,9 +11,6 @@
 
 #include <string.h>
 
-/* Least denominator of a row with near keys, which eps would change. */
-#define LEAST ((REAL)1e-30)
-
 /* The near keys of a chunk of queries of one head. */
 typedef struct NearSpan {
     int64_t first, count; /* of the queries */
@@ -21,9 +18,7 @@ typedef struct NearSpan {
     const REAL *q, *k;
     int64_t k_stride;
     const int32_t *mask; /* of the keys; NULL = all take part */
-    REAL gate;           /* with a slope gate itself, else g */
-    REAL slope;
-    bool sloped;
+    LinearGain gain;
 } NearSpan;
 
 static NearSpan open_span(const LinearAttention *a, int64_t sample, int64_t head,
@@ -40,22 +35,13 @@ static NearSpan open_span(const LinearAttention *a, int64_t sample, int64_t head
                       .k = a->mask ? a->near_keys : a->near_k + at,
                       .k_stride = a->mask ? a->near : a->near_end,
                       .mask = a->mask ? a->mask + sample * a->keys + from : NULL,
-                      .gate = !a->gate   ? 1
-                              : a->slope ? a->gate[head]
-                                         : sigmoid_real(a->gate[head]),
-                      .slope = a->slope ? a->slope[head] : 0,
-                      .sloped = a->slope != NULL};
+                      .gain = linear_gain_of(a->gate, a->slope, head)};
 }
 
 /* Whether g of a row whose largest near score is `top` is at one of its bounds. */
-static bool gain_is_held(const NearSpan *span, REAL top) {
-    const REAL exponent = span->gate + span->slope * top;
+static bool gain_is_held(const LinearGain *gain, REAL top) {
+    const REAL exponent = gain->gate + gain->slope * top;
     return !(exponent > -LINEAR_GAIN_MAX && exponent < LINEAR_GAIN_MAX);
-}
-
-/* g of that row. */
-static REAL gain(const NearSpan *span, REAL top) {
-    return span->sloped ? linear_gain(span->gate + span->slope * top) : span->gate;
 }
 
 void REAL_FN(linear_near_load)(const LinearAttention *a, int64_t sample, int64_t group,
@@ -90,10 +76,10 @@ static void weigh(const LinearAttention *a, const NearSpan *span) {
         const REAL top = row_max(row, span->keys);
         const bool none = top == -INFINITY;
         a->tops[r] = none ? 0 : top;
-        const REAL g = gain(span, a->tops[r]);
+        const REAL g = linear_gain(&span->gain, a->tops[r]);
         for (int64_t j = 0; j < span->keys; j++)
             row[j] = g * exp_real(row[j] - a->tops[r]);
-        a->least[r] = none ? a->eps : LEAST;
+        a->least[r] = none ? a->eps : LINEAR_NEAR_LEAST;
     }
 }
 
@@ -113,19 +99,20 @@ typedef struct GateGradients {
 /* a->d_weights from the gradients of the weights to those of the scores. A is 0 but for
  * rounding where no key is far. */
 static GateGradients slopes(const LinearAttention *a, const NearSpan *span) {
+    const LinearGain *gain = &span->gain;
     GateGradients total = {0, 0};
     for (int64_t r = 0; r < span->count; r++) {
         const REAL *restrict p = a->weights + r * a->near_stride;
         REAL *restrict ds = a->d_weights + r * a->near_stride;
-        const REAL m = a->tops[r], g = gain(span, m);
-        const bool moves = span->sloped && !gain_is_held(span, m);
+        const REAL m = a->tops[r], g = linear_gain(gain, m);
+        const bool moves = gain->sloped && !gain_is_held(gain, m);
         int64_t top = 0;
         while (top < span->keys - 1 && p[top] < g) top++;
         for (int64_t j = 0; j < span->keys; j++) ds[j] *= p[j];
         const REAL sum = row_sum(ds, span->keys);
-        if (p[top] > 0) ds[top] += ((moves ? span->slope : 0) - 1) * sum;
-        if (span->first + r < a->window || (span->sloped && !moves)) continue;
-        total.gate += (span->sloped ? 1 : 1 - g) * sum;
+        if (p[top] > 0) ds[top] += ((moves ? gain->slope : 0) - 1) * sum;
+        if (span->first + r < a->window || (gain->sloped && !moves)) continue;
+        total.gate += (gain->sloped ? 1 : 1 - g) * sum;
         total.slope += m * sum;
     }
     return total;

@@ -16,11 +16,30 @@
  * stay far from what float32 holds, above the least denominator of a row. */
 #define LINEAR_GAIN_MAX 30
 
-/* g = e^exponent, the exponent held. */
-static inline REAL linear_gain(REAL exponent) {
+/* What g of a head is made of. */
+typedef struct LinearGain {
+    REAL gate; /* with a slope the gate itself, else g */
+    REAL slope;
+    bool sloped;
+} LinearGain;
+
+/* That of a head; gate and slope of all heads, NULL = none. */
+static inline LinearGain linear_gain_of(const REAL *gate, const REAL *slope,
+                                        int64_t head) {
+    if (gate && slope) return (LinearGain){gate[head], slope[head], true};
+    return (LinearGain){.gate = gate ? sigmoid_real(gate[head]) : 1};
+}
+
+/* g of a row whose largest near score is `top`. */
+static inline REAL linear_gain(const LinearGain *gain, REAL top) {
+    if (!gain->sloped) return gain->gate;
+    const REAL exponent = gain->gate + gain->slope * top;
     const REAL above = exponent < -LINEAR_GAIN_MAX ? -LINEAR_GAIN_MAX : exponent;
     return exp_real(above > LINEAR_GAIN_MAX ? LINEAR_GAIN_MAX : above);
 }
+
+/* Least denominator of a row with near keys, which eps would change. */
+#define LINEAR_NEAR_LEAST ((REAL)1e-30)
 
 /* Values, and with a mask keys, that the chunk of queries from `first` on has near, of
  * one head of keys. */

@@ -9,11 +9,6 @@
 
 #include <string.h>
 
-enum { Q, K, V, MASK, NEAR_Q, NEAR_K, GATE, SLOPE };
-
-/* Least denominator with near keys, as in exec/ops/linear_near.c. */
-#define LEAST 1e-30F
-
 typedef struct LinearSizes {
     int64_t heads, groups, share; /* share: query heads of a head of keys */
     int64_t f, e;
@@ -27,11 +22,11 @@ static LinearSizes open_sizes(const Node *node, int64_t capacity) {
                      .groups = heads_of_keys(attrs->heads, attrs->kv_heads),
                      .eps = (float)attrs->eps};
     s.share = s.heads / s.groups;
-    s.f = node->in[Q]->type.dim[2] / s.heads;
-    s.e = node->in[V]->type.dim[2] / s.groups;
+    s.f = node->in[LINEAR_Q]->type.dim[2] / s.heads;
+    s.e = node->in[LINEAR_V]->type.dim[2] / s.groups;
     if (!attrs->window) return s;
     s.window = attrs->window < capacity ? attrs->window : capacity;
-    s.d = node->in[NEAR_Q]->type.dim[2] / s.heads;
+    s.d = node->in[LINEAR_NEAR_Q]->type.dim[2] / s.heads;
     s.scale = (float)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)s.d));
     return s;
 }
@@ -114,31 +109,19 @@ static void push(const LinearSizes *s, State state, int64_t token, const float *
     put_row(value, v, s->e, false);
 }
 
-/* Gate and slope of the heads; NULL = none. */
-typedef struct Gates {
-    const float *gate, *slope;
-} Gates;
-
-static Gates open_gates(const StepCall *call) {
-    return (Gates){step_operand(call->node, GATE) ? call->in[GATE] : NULL,
-                   step_operand(call->node, SLOPE) ? call->in[SLOPE] : NULL};
-}
-
-/* g of a head whose largest near score is `top`. */
-static float gain(const Gates *gates, int64_t head, float top) {
-    if (!gates->gate) return 1;
-    if (!gates->slope) return sigmoid_real(gates->gate[head]);
-    return linear_gain(gates->gate[head] + gates->slope[head] * top);
+/* Gate or slope of the heads; NULL = none. */
+static const float *head_numbers(const StepCall *call, int operand) {
+    return step_operand(call->node, operand) ? call->in[operand] : NULL;
 }
 
 /* out = (sum p v + q S) / (sum p + q . z) with p = g e^(s - m) of the near keys. */
 static void give_near(const LinearSizes *s, State state, int64_t token,
-                      const Gates *gates, int64_t head, const float *near_q,
+                      const LinearGain *gain, const float *near_q,
                       const float *restrict q, float *p, float *restrict out) {
     const int64_t count = token < s->window ? token + 1 : s->window;
     for (int64_t j = 0; j < count; j++)
         p[j] = s->scale * row_dot(near_q, state.keys + j * s->d, s->d);
-    const float top = row_max(p, count), gate = gain(gates, head, top);
+    const float top = row_max(p, count), gate = linear_gain(gain, top);
     float below = gate * exp_row(p, count, top);
     for (int64_t c = 0; c < s->e; c++) out[c] = 0;
     for (int64_t j = 0; j < count; j++) {
@@ -151,30 +134,33 @@ static void give_near(const LinearSizes *s, State state, int64_t token,
         const float *restrict row = state.S + i * s->e;
         for (int64_t c = 0; c < s->e; c++) out[c] += q[i] * row[c];
     }
-    const float inverse = 1 / (below < LEAST ? LEAST : below);
+    const float inverse = 1 / (below < LINEAR_NEAR_LEAST ? LINEAR_NEAR_LEAST : below);
     for (int64_t c = 0; c < s->e; c++) out[c] *= inverse;
 }
 
 static void run_token(const LinearSizes *s, const StepCall *call, State state,
                       int64_t group, int64_t t) {
     const int64_t row = t * s->groups + group, token = call->position + t;
-    const float *k = (const float *)call->in[K] + row * s->f;
-    const float *v = (const float *)call->in[V] + row * s->e;
-    const Gates gates = s->window ? open_gates(call) : (Gates){NULL, NULL};
+    const float *k = (const float *)call->in[LINEAR_K] + row * s->f;
+    const float *v = (const float *)call->in[LINEAR_V] + row * s->e;
+    const float *gate = head_numbers(call, LINEAR_GATE);
+    const float *slope = head_numbers(call, LINEAR_SLOPE);
     if (s->window)
-        push(s, state, token, (const float *)call->in[NEAR_K] + row * s->d, k, v);
+        push(s, state, token, (const float *)call->in[LINEAR_NEAR_K] + row * s->d, k, v);
     else
         take(s, state, k, v);
     for (int64_t i = 0; i < s->share && call->out; i++) {
         const int64_t head = row * s->share + i;
-        const float *q = (const float *)call->in[Q] + head * s->f;
+        const float *q = (const float *)call->in[LINEAR_Q] + head * s->f;
         float *out = call->out + head * s->e;
-        if (s->window)
-            give_near(s, state, token, &gates, group * s->share + i,
-                      (const float *)call->in[NEAR_Q] + head * s->d, q, call->scratch,
-                      out);
-        else
+        if (!s->window) {
             give(s, state, q, out);
+            continue;
+        }
+        const LinearGain gain = linear_gain_of(gate, slope, group * s->share + i);
+        give_near(s, state, token, &gain,
+                  (const float *)call->in[LINEAR_NEAR_Q] + head * s->d, q, call->scratch,
+                  out);
     }
 }
 
@@ -191,8 +177,8 @@ static void run(const StepCall *call, int64_t first, int64_t last) {
 
 STEP_KERNEL(linear_attention) = {
     .share = STEP_UNITS,
-    .local = READS_IN(Q) | READS_IN(K) | READS_IN(V) | READS_IN(NEAR_Q) |
-             READS_IN(NEAR_K),
+    .local = READS_IN(LINEAR_Q) | READS_IN(LINEAR_K) | READS_IN(LINEAR_V) |
+             READS_IN(LINEAR_NEAR_Q) | READS_IN(LINEAR_NEAR_K),
     .units = units,
     .check = check,
     .state_bytes = state_bytes,
@@ -217,14 +203,15 @@ static size_t source_bytes(const Node *node, int64_t source) {
 static void take_source(const LinearSizes *s, const StepCall *call, const StepRows *rows,
                         int64_t sentence, int64_t group) {
     const State state = open_state(s, step_prepared(rows, sentence), group);
-    const int32_t *mask = step_operand(call->node, MASK) ? call->in[MASK] : NULL;
+    const int32_t *mask =
+        step_operand(call->node, LINEAR_MASK) ? call->in[LINEAR_MASK] : NULL;
     memset(state.S, 0, (size_t)sum_floats(s) * sizeof(float));
     for (int64_t j = 0; j < rows->source; j++) {
         const int64_t token = sentence * rows->source + j;
         const int64_t row = token * s->groups + group;
         if (mask && mask[token] == 0) continue;
-        take(s, state, (const float *)call->in[K] + row * s->f,
-             (const float *)call->in[V] + row * s->e);
+        take(s, state, (const float *)call->in[LINEAR_K] + row * s->f,
+             (const float *)call->in[LINEAR_V] + row * s->e);
     }
 }
 
@@ -241,7 +228,7 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
         void *state = step_prepared(rows, rows->sentence[r]);
         for (int64_t h = 0; h < s.heads; h++)
             give(&s, open_state(&s, state, h / s.share),
-                 (const float *)call->in[Q] + (r * s.heads + h) * s.f,
+                 (const float *)call->in[LINEAR_Q] + (r * s.heads + h) * s.f,
                  call->out + (r * s.heads + h) * s.e);
     }
 }
@@ -249,7 +236,7 @@ static void run_rows(const StepCall *call, const StepRows *rows) {
 STEP_KERNEL(cross_linear_attention) = {
     .share = STEP_UNITS,
     .check = check_source,
-    .sources = READS_IN(K) | READS_IN(V) | READS_IN(MASK),
+    .sources = READS_IN(LINEAR_K) | READS_IN(LINEAR_V) | READS_IN(LINEAR_MASK),
     .run_rows = run_rows,
     .source_bytes = source_bytes,
     .prepare = prepare,
