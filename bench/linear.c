@@ -8,6 +8,7 @@
  * for them, so that other programs count as little as can be. */
 #include "bench/timing.h"
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/loops/loops.h"
 #include "ir/arena.h"
 #include "ir/quantised.h"

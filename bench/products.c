@@ -11,6 +11,7 @@
 #include "bench/timing.h"
 #include "exec/linalg/bf16.h"
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/linalg/onednn.h"
 #include "exec/run/parallel.h"
 #include "ir/arena.h"

@@ -2,7 +2,7 @@
 #include "exec/linalg/bf16.h"
 
 #include "exec/linalg/bf16_panels.h"
-#include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "ir/half.h"
 
 bool bf16_native(void) {

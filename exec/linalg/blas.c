@@ -5,12 +5,8 @@
  * upper one and rows are columns, so nothing is transposed. */
 #include "exec/linalg/blas.h"
 
-#include "exec/linalg/onednn.h"
-#include "exec/linalg/products.h"
-
 #include <cblas.h>
 #include <lapacke.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,33 +49,6 @@ static CBLAS_TRANSPOSE transpose(bool flag) {
     return flag ? CblasTrans : CblasNoTrans;
 }
 
-/* Whether the library's ints hold sizes and strides. */
-static bool fits(int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc) {
-    const int64_t most = INT_MAX;
-    return m <= most && n <= most && k <= most && lda <= most && ldb <= most &&
-           ldc <= most;
-}
-
-/* A product that is too large for the library, which counts in ints: a row or column of
- * it has gigabytes. No faster than loops are. */
-#define GEMM_PLAIN(name, REAL)                                                           \
-    static void name(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,        \
-                     REAL alpha, const REAL *a, int64_t lda, const REAL *b, int64_t ldb, \
-                     REAL beta, REAL *c, int64_t ldc) {                                  \
-        for (int64_t i = 0; i < m; i++)                                                  \
-            for (int64_t j = 0; j < n; j++) {                                            \
-                double sum = 0;                                                          \
-                for (int64_t l = 0; l < k; l++)                                          \
-                    sum += (double)(trans_a ? a[l * lda + i] : a[i * lda + l]) *         \
-                           (double)(trans_b ? b[j * ldb + l] : b[l * ldb + j]);          \
-                REAL *to = &c[i * ldc + j];                                              \
-                *to = (REAL)((double)alpha * sum +                                       \
-                             (beta == 0 ? 0 : (double)beta * (double)*to));              \
-            }                                                                            \
-    }
-GEMM_PLAIN(gemm_plain_f32, float)
-GEMM_PLAIN(gemm_plain_f64, double)
-
 /* c[n] = alpha op(B)^T a + beta c; a has stride `step`. */
 static void gemv_f32(bool trans_b, int64_t n, int64_t k, float alpha, const float *a,
                      int64_t step, const float *b, int64_t ldb, float beta, float *c) {
@@ -97,26 +66,21 @@ static void gemv_f64(bool trans_b, int64_t n, int64_t k, double alpha, const dou
                 beta, c, 1);
 }
 
-void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-              const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-              float *c, int64_t ldc) {
-    if (!fits(m, n, k, lda, ldb, ldc))
-        gemm_plain_f32(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    else if (m == 1)
+void blas_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                   float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                   float beta, float *c, int64_t ldc) {
+    if (m == 1)
         gemv_f32(trans_b, n, k, alpha, a, trans_a ? lda : 1, b, ldb, beta, c);
-    else if (!products_onednn() ||
-             !onednn_gemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
+    else
         cblas_sgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), (blasint)m,
                     (blasint)n, (blasint)k, alpha, a, (blasint)lda, b, (blasint)ldb, beta,
                     c, (blasint)ldc);
 }
 
-void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
-              const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
-              double *c, int64_t ldc) {
-    if (!fits(m, n, k, lda, ldb, ldc))
-        gemm_plain_f64(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    else if (m == 1)
+void blas_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                   double alpha, const double *a, int64_t lda, const double *b,
+                   int64_t ldb, double beta, double *c, int64_t ldc) {
+    if (m == 1)
         gemv_f64(trans_b, n, k, alpha, a, trans_a ? lda : 1, b, ldb, beta, c);
     else
         cblas_dgemm(CblasRowMajor, transpose(trans_a), transpose(trans_b), (blasint)m,

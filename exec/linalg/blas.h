@@ -24,14 +24,14 @@ const char *blas_core(void);
 /* Version of the library and how it was built, as it tells it. */
 const char *blas_library(void);
 
-/* C[m, n] = alpha op(A) op(B) + beta C, row-major, op = transpose when the flag is set;
- * lda, ldb, ldc are row strides of the matrices as stored. None of the six is limited. */
-void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-              const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-              float *c, int64_t ldc);
-void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
-              const double *a, int64_t lda, const double *b, int64_t ldb, double beta,
-              double *c, int64_t ldc);
+/* gemm_f32 and gemm_f64 (exec/linalg/gemm.h) by the library, where sizes and strides are
+ * below 2^31. */
+void blas_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                   float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                   float beta, float *c, int64_t ldc);
+void blas_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                   double alpha, const double *a, int64_t lda, const double *b,
+                   int64_t ldb, double beta, double *c, int64_t ldc);
 
 /* Lower triangle of C[n, n] = A^T A + beta C for A[k, n], all row-major; lda is the row
  * stride of A, below 2^31. The upper triangle is not touched. */

@@ -1,7 +1,7 @@
 /* Kernel alignment: see cka.h. */
 #include "exec/linalg/cka.h"
 
-#include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "ir/arena.h"
 
 #include <math.h>

@@ -10,6 +10,7 @@
 #include "exec/linalg/lowrank.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/linalg/tsvd.h"
 #include "ir/arena.h"
 

@@ -71,7 +71,7 @@ size_t onednn_bytes(const OnednnMatrix *matrix);
 bool onednn_times(const OnednnMatrix *matrix, int64_t rows, const void *x, int64_t ldx,
                   const float *bias, void *y);
 
-/* What gemm_f32 of exec/linalg/blas.h does, by the library's kernels. False, with c as it
+/* What gemm_f32 of exec/linalg/gemm.h does, by the library's kernels. False, with c as it
  * was, where it is not done: in a program without the library, for dimensions of 0, and
  * where there is no memory. Then the caller multiplies by other means. */
 bool onednn_gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,

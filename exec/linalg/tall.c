@@ -6,6 +6,7 @@
 #include "exec/linalg/tall.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/run/parallel.h"
 
 #include <string.h>

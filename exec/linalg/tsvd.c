@@ -12,6 +12,7 @@
 #include "exec/linalg/tsvd.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/linalg/tall.h"
 #include "exec/run/parallel.h"
 

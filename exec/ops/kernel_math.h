@@ -6,7 +6,7 @@
 #ifndef COMPRESS_EXEC_OPS_KERNEL_MATH_H
 #define COMPRESS_EXEC_OPS_KERNEL_MATH_H
 
-#include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/ops/kernel.h"
 
 #include <math.h>

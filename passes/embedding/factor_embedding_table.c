@@ -2,6 +2,7 @@
 #include "passes/embedding/factor_embedding_table.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/run/parallel.h"
 
 #include <math.h>

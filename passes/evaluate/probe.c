@@ -2,6 +2,7 @@
 #include "passes/evaluate/probe.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "ir/arena.h"
 
 #include <math.h>

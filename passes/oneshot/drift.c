@@ -2,7 +2,7 @@
  * are gone over. */
 #include "passes/oneshot/drift.h"
 
-#include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/ops.h"
 #include "ir/rewrite.h"
 

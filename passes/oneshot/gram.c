@@ -3,7 +3,7 @@
  * takes the blocks of rows in order. */
 #include "passes/oneshot/gram.h"
 
-#include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/run/parallel.h"
 #include "exec/run/ranks.h"
 #include "ir/arena.h"

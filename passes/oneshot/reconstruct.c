@@ -2,6 +2,7 @@
 #include "passes/oneshot/reconstruct.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include "passes/posterior/condition_forms.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 
 #include <math.h>
 #include <stdlib.h>

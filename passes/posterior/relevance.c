@@ -9,6 +9,7 @@
 #include "passes/posterior/relevance.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 
 #include <math.h>
 #include <stdlib.h>

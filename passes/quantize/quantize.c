@@ -1,6 +1,6 @@
 /* quantize: weights of linear layers and embeddings as whole numbers of 8 or 4 bits. The
  * numbers are chosen in rounding.c, and smoothing is in smooth.c. */
-#include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "ir/quantised.h"
 #include "ir/storage.h"
 #include "passes/fault.h"

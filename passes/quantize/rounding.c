@@ -2,6 +2,7 @@
 #include "passes/quantize/rounding.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/run/parallel.h"
 #include "ir/arena.h"
 

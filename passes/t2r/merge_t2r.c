@@ -8,7 +8,7 @@
  * merged too. */
 #include "passes/t2r/t2r.h"
 
-#include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "ir/rewrite.h"
 #include "passes/linears.h"
 

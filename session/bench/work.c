@@ -3,6 +3,7 @@
 
 #include "exec/linalg/bf16.h"
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/loops/loops.h"
 #include "exec/plan/plan_build.h"
 #include "exec/run/run.h"

@@ -5,6 +5,7 @@
 #define COMPRESS_TESTS_EXEC_SPECTRA_H
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "ir/arena.h"
 #include "ir/random.h"
 

@@ -2,7 +2,7 @@
  * memory that is reserved and hardly touched. */
 #include "tests/support/check.h"
 
-#include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 
 #include <stdbool.h>
 #include <sys/mman.h>

@@ -1,5 +1,6 @@
 /* Kernels against their formulas, written out naively here. */
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "tests/exec/grad_harness.h"
 
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"

@@ -4,6 +4,7 @@
 #include "exec/linalg/lowrank.h"
 
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/rounding.h"

@@ -1,6 +1,7 @@
 /* Factoring projections: ranks by energy and by budgets on spectra that are known in
  * closed form, and what becomes of a factored model in training and in files. */
 #include "exec/linalg/blas.h"
+#include "exec/linalg/gemm.h"
 #include "exec/ops.h"
 #include "io/formats/modelfile.h"
 #include "io/onnx/onnx_file.h"
