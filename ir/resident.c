@@ -79,12 +79,17 @@ void resident_remove(const void *data) {
     pthread_mutex_unlock(&resident.lock);
 }
 
-/* Gives all pages back, unless another thread does so already. */
-static void give_back(void) {
-    if (pthread_mutex_trylock(&resident.lock) != 0) return;
-    for (int i = 0; i < resident.count; i++)
-        madvise((void *)(uintptr_t)resident.mappings[i].data, resident.mappings[i].bytes,
-                MADV_DONTNEED);
+/* Gives all pages back and begins a round, unless another thread did so while this one
+ * waited for it: none may go on using pages while those before are still to be given. */
+static void give_back(size_t limit) {
+    pthread_mutex_lock(&resident.lock);
+    if (atomic_load(&resident.used) > limit) {
+        for (int i = 0; i < resident.count; i++)
+            madvise((void *)(uintptr_t)resident.mappings[i].data,
+                    resident.mappings[i].bytes, MADV_DONTNEED);
+        atomic_store(&resident.used, 0);
+        atomic_fetch_add(&resident.round, 1);
+    }
     pthread_mutex_unlock(&resident.lock);
 }
 
@@ -110,12 +115,10 @@ static void count_use(uintptr_t start, size_t bytes) {
            !atomic_compare_exchange_weak(&resident.largest, &largest, bytes))
         ;
     if (bytes > largest) largest = bytes;
-    const size_t used = atomic_fetch_add(&resident.used, bytes) + bytes;
-    if (used <= resident_bounded() + 2 * largest) return;
-    atomic_store(&resident.used, bytes);
-    atomic_fetch_add(&resident.round, 1);
-    is_new(start, bytes); /* remembered in the new round, too */
-    give_back();
+    const size_t limit = resident_bounded() + 2 * largest;
+    if (atomic_fetch_add(&resident.used, bytes) + bytes <= limit) return;
+    give_back(limit);
+    if (is_new(start, bytes)) atomic_fetch_add(&resident.used, bytes);
 }
 
 void resident_use(const void *data, size_t bytes) {

@@ -4,6 +4,8 @@
 #include "ir/resident.h"
 #include "tests/support/check.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -89,6 +91,38 @@ static void test_mapped(void **state) {
     buf_release(buf);
 }
 
+/* Keeps the list of mappings busy until told to end. */
+static void *add_and_remove(void *end) {
+    char bytes[64];
+    while (!atomic_load((atomic_bool *)end)) {
+        resident_add(bytes, sizeof bytes);
+        resident_remove(bytes);
+    }
+    return NULL;
+}
+
+/* Pages are given back in time whatever other threads do with mappings meanwhile. */
+static void test_busy(void **state) {
+    Buf *buf = map_file();
+    pthread_t other;
+    atomic_bool end = false;
+    (void)state;
+    resident_bound(8 * MIB, NULL);
+    assert_int_equal(pthread_create(&other, NULL, add_and_remove, &end), 0);
+    for (int round = 0; round < 20; round++)
+        for (int i = 0; i < TENSORS; i++) {
+            const Tensor tensor = tensor_of(buf, i);
+            float values[1024];
+            for (int64_t at = 0; at < tensor_count(&tensor); at += 1024)
+                tensor_read_f32(&tensor, at, 1024, values);
+            assert_in_range(resident_of(buf_data(buf)), 0, 8 * MIB + 2 * MIB);
+        }
+    atomic_store(&end, true);
+    pthread_join(other, NULL);
+    resident_bound(0, NULL);
+    buf_release(buf);
+}
+
 /* Owned tensors beyond the bound lie in files, and keep what is written to them. */
 static void test_spilled(void **state) {
     Diag *diag = diag_create();
@@ -133,8 +167,8 @@ static void test_no_room(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mapped),
-                                       cmocka_unit_test(test_spilled),
-                                       cmocka_unit_test(test_no_room)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mapped), cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_spilled), cmocka_unit_test(test_no_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
