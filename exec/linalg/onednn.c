@@ -102,14 +102,16 @@ static void open_library(void) {
         dnnl_stream_create(&library.stream, library.engine, dnnl_stream_default_flags) !=
             dnnl_success)
         return;
-    const bool bf16 =
-        isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
-    library.has[ONEDNN_F32] =
-        bf16 || isa == dnnl_cpu_isa_avx512_core || isa == dnnl_cpu_isa_avx512_core_vnni;
+    const bool amx = isa == dnnl_cpu_isa_avx512_core_amx,
+               bf16 = isa == dnnl_cpu_isa_avx512_core_bf16;
+    library.has[ONEDNN_F32] = amx || bf16 || isa == dnnl_cpu_isa_avx512_core ||
+                              isa == dnnl_cpu_isa_avx512_core_vnni;
+    /* How tiles of AMX cut a sum depends on the number of rows. */
     library.has[ONEDNN_BF16] = bf16;
     /* Without VNNI sums of two products are cut off at 16 bits. */
     library.has[ONEDNN_S8] = library.has[ONEDNN_U8] =
-        bf16 || isa == dnnl_cpu_isa_avx512_core_vnni || isa == dnnl_cpu_isa_avx2_vnni;
+        amx || bf16 || isa == dnnl_cpu_isa_avx512_core_vnni ||
+        isa == dnnl_cpu_isa_avx2_vnni;
 }
 
 bool onednn_has(OnednnType type) {

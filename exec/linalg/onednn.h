@@ -37,8 +37,9 @@ typedef enum OnednnType {
 
 /* Whether products of a type can be had: the program was built with the library and the
  * processor has what they need. Those of float need AVX-512, without which the library's
- * sums depend on how many rows there are; those of bfloat16 need AVX512_BF16, those of
- * int8 VNNI. --processor takes the latter two away, since its levels do not have them. */
+ * sums depend on how many rows there are; those of bfloat16 need AVX512_BF16, and no AMX,
+ * where they depend on it again; those of int8 VNNI. --processor takes the latter two
+ * away, since its levels do not have them. */
 bool onednn_has(OnednnType type);
 
 /* Name, version and the instructions that it uses: "oneDNN 2.6.3, avx512_core_bf16"; ""
