@@ -52,7 +52,7 @@ static Status read_model(Model **out, const Cli *cli, Diag *diag) {
             return diag_fail(
                 diag, STATUS_USAGE, LOC_NONE, "--names",
                 "expected --config, the configuration that the names are of");
-        return model_load(out, cli->args[0], ops_table(), true, diag);
+        return model_load_to_save(out, cli->args[0], ops_table(), diag);
     }
     TRY(json_read(&config, cli->arena, flags->config, CONFIG_LIMIT, diag));
     const SeparateFiles files = {
@@ -66,7 +66,10 @@ Status command_convert(const Cli *cli, Diag *diag) {
     TRY(bind_output(&output, cli, diag));
     resident_bound(RESIDENT_BYTES, output_folder(cli->arena, &output));
     Status status = read_model(&model, cli, diag);
-    if (status == STATUS_OK) status = model_save(model, &output, diag);
+    if (status == STATUS_OK) {
+        status = model_save(model, &output, diag);
+        if (status == STATUS_MODEL) diag_place(diag, LOC_FILE(cli->args[0]), NULL);
+    }
     if (status == STATUS_OK && !cli->flags.quiet) {
         print_written(cli->arena, &output, stdout);
         printf("read %s, %s bytes\n", cli->args[0],

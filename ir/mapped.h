@@ -33,6 +33,12 @@ bool elements_finite(DType dtype, const void *data, int64_t count);
 #define PIECE_BYTES ((size_t)4 << 20)
 const void *tensor_piece(const Tensor *tensor, size_t offset, size_t bytes);
 
+/* Gives the bytes of a tensor with data to `take`, piece by piece. Of one in a mapped
+ * file of which nothing is kept yet, hash and finiteness are found on the way and kept,
+ * as tensor_check_finite does. Fails as `take` does, which then gets no more. */
+typedef Status PieceTaker(void *self, const void *piece, size_t bytes, Diag *diag);
+Status tensor_give_pieces(const Tensor *tensor, PieceTaker *take, void *self, Diag *diag);
+
 /* tensor_find_nonfinite that keeps with the hash of the bytes that all are finite, so
  * that nothing is read where it is known. In a mapped file the hash is taken in the same
  * go. */

@@ -38,19 +38,32 @@ static bool is_read_only(const Tensor *tensor) {
     return buf_is_file(tensor->buf) && !buf_is_owned(tensor->buf);
 }
 
-/* Hash of a tensor's bytes. With `finite`, whether all elements are finite, too; then the
- * hash is of no use where they are not. */
-static void read_digest(const Tensor *tensor, unsigned char digest[HASH_BYTES],
-                        bool *finite) {
+/* What is found in a tensor's bytes, piece by piece. */
+typedef struct Finding {
+    XXH3_state_t hash;
+    bool finite;
+} Finding;
+
+static void finding_begin(Finding *finding) {
+    XXH3_128bits_reset(&finding->hash);
+    finding->finite = true;
+}
+
+static void finding_add(Finding *finding, DType dtype, const void *piece, size_t bytes) {
+    XXH3_128bits_update(&finding->hash, piece, bytes);
+    if (finding->finite)
+        finding->finite =
+            elements_finite(dtype, piece, (int64_t)(bytes / dtype_bytes(dtype)));
+}
+
+/* Hash of a tensor's bytes. */
+static void read_digest(const Tensor *tensor, unsigned char digest[HASH_BYTES]) {
     const size_t bytes = tensor->buf ? tensor_bytes(tensor) : 0;
-    const size_t size = dtype_bytes(tensor->dtype);
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
-    for (size_t at = 0; at < bytes && (!finite || *finite); at += PIECE_BYTES) {
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
         const size_t n = piece_at(at, bytes);
-        const void *piece = tensor_piece(tensor, at, n);
-        if (finite) *finite = elements_finite(tensor->dtype, piece, (int64_t)(n / size));
-        XXH3_128bits_update(&state, piece, n);
+        XXH3_128bits_update(&state, tensor_piece(tensor, at, n), n);
     }
     write_digest(XXH3_128bits_digest(&state), digest);
 }
@@ -65,7 +78,7 @@ static void data_digest(const Tensor *tensor, bool fresh,
         memcpy(digest, kept, HASH_BYTES);
         return;
     }
-    read_digest(tensor, digest, NULL);
+    read_digest(tensor, digest);
     if (bytes > 0 && !fresh) buf_keep_digest(tensor->buf, tensor->offset, bytes, digest);
 }
 
@@ -110,24 +123,14 @@ bool tensor_same_bytes(const Tensor *a, const Tensor *b) {
     return true;
 }
 
-/* A tensor of a mapped file, and what was found in it. */
-typedef struct Found {
-    const Tensor *tensor;
-    bool finite;
-    unsigned char digest[HASH_BYTES];
-} Found;
-
-/* Reads a mapped tensor once for its hash and for whether it is finite. */
-static void read_found(Found *found) {
-    found->finite = true;
-    read_digest(found->tensor, found->digest, &found->finite);
-}
-
-static void keep_found(const Found *found) {
-    const Tensor *tensor = found->tensor;
+/* Keeps what was found with the tensor's buffer; a hash of what is not finite is of no
+ * use. */
+static void keep_finding(const Tensor *tensor, const Finding *finding) {
     const size_t bytes = tensor_bytes(tensor);
-    if (!found->finite) return;
-    buf_keep_digest(tensor->buf, tensor->offset, bytes, found->digest);
+    unsigned char digest[HASH_BYTES];
+    if (!finding->finite) return;
+    write_digest(XXH3_128bits_digest(&finding->hash), digest);
+    buf_keep_digest(tensor->buf, tensor->offset, bytes, digest);
     buf_keep_finite(tensor->buf, tensor->offset, bytes, tensor->dtype);
 }
 
@@ -137,6 +140,38 @@ static bool is_unread(const Tensor *tensor) {
     const size_t bytes = tensor_bytes(tensor);
     return bytes > 0 && !buf_digest(tensor->buf, tensor->offset, bytes);
 }
+
+/* Reads a mapped tensor for its hash and for whether it is finite, as far as it is. */
+static void read_finding(const Tensor *tensor, Finding *finding) {
+    const size_t bytes = tensor_bytes(tensor);
+    finding_begin(finding);
+    for (size_t at = 0; at < bytes && finding->finite; at += PIECE_BYTES) {
+        const size_t n = piece_at(at, bytes);
+        finding_add(finding, tensor->dtype, tensor_piece(tensor, at, n), n);
+    }
+}
+
+Status tensor_give_pieces(const Tensor *tensor, PieceTaker *take, void *self,
+                          Diag *diag) {
+    const size_t bytes = tensor_bytes(tensor);
+    const bool unread = is_unread(tensor);
+    Finding finding;
+    finding_begin(&finding);
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+        const size_t n = piece_at(at, bytes);
+        const void *piece = tensor_piece(tensor, at, n);
+        if (unread) finding_add(&finding, tensor->dtype, piece, n);
+        TRY(take(self, piece, n, diag));
+    }
+    if (unread) keep_finding(tensor, &finding);
+    return STATUS_OK;
+}
+
+/* A tensor of a mapped file, and what was found in it. */
+typedef struct Found {
+    const Tensor *tensor;
+    Finding finding;
+} Found;
 
 typedef struct Reading {
     Found *items;
@@ -148,7 +183,7 @@ static void *read_items(void *self) {
     Reading *reading = self;
     int i;
     while ((i = atomic_fetch_add(&reading->next, 1)) < reading->count)
-        read_found(&reading->items[i]);
+        read_finding(reading->items[i].tensor, &reading->items[i].finding);
     return NULL;
 }
 
@@ -167,7 +202,7 @@ void tensors_read_mapped(const Tensor *const *tensors, int count) {
     if (both) pthread_join(thread, NULL);
     for (int i = 0; i < reading.count && bytes > PIECE_BYTES; i++) {
         const Tensor *tensor = reading.items[i].tensor; /* two may be views of the same */
-        if (is_unread(tensor)) keep_found(&reading.items[i]);
+        if (is_unread(tensor)) keep_finding(tensor, &reading.items[i].finding);
     }
     free(reading.items);
 }
@@ -177,9 +212,9 @@ int64_t tensor_check_finite(const Tensor *tensor) {
     if (bytes == 0 || dtype_is_quantised(tensor->dtype))
         return tensor_find_nonfinite(tensor);
     if (is_unread(tensor)) {
-        Found found = {.tensor = tensor};
-        read_found(&found);
-        keep_found(&found);
+        Finding finding;
+        read_finding(tensor, &finding);
+        keep_finding(tensor, &finding);
     }
     if (buf_known_finite(tensor->buf, tensor->offset, bytes, tensor->dtype)) return -1;
     const int64_t at = tensor_find_nonfinite(tensor);

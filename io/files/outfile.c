@@ -80,6 +80,20 @@ Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag)
     return STATUS_OK;
 }
 
+Status outfile_rewrite(OutFile *file, size_t offset, const void *data, size_t length,
+                       Diag *diag) {
+    const char *bytes = data;
+    while (length) {
+        ssize_t n = pwrite(file->fd, bytes, length, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return file_fail(file->path, "write", errno, diag);
+        bytes += n;
+        offset += (size_t)n;
+        length -= (size_t)n;
+    }
+    return STATUS_OK;
+}
+
 /* Makes the names in an open folder durable; some file systems cannot, and say EINVAL. */
 static bool folder_sync(int folder) {
     return fsync(folder) == 0 || errno == EINVAL;

@@ -21,6 +21,11 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
  * STATUS_IO. */
 Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag);
 
+/* Writes bytes in place of as many that were written before, from `offset` on. Fails with
+ * STATUS_IO. */
+Status outfile_rewrite(OutFile *file, size_t offset, const void *data, size_t length,
+                       Diag *diag);
+
 /* Makes the data durable and puts it in place: fsync, rename, fsync of the folder.
  * The target holds either its old content or all of the new. Frees `file` either way; on
  * failure the temporary file is removed and the target is as it was: what goes wrong

@@ -70,6 +70,9 @@ typedef struct ModelFormat {
      * the reason, naming the layer or node, with a hint that names the nearest format
      * that can. NULL = every model can. */
     Status (*check)(const Model *model, const WriteOptions *options, Diag *diag);
+    /* Whether `write` finds weights that are not finite itself, while it reads them to
+     * write them (graph_verify_weights). */
+    bool verifies;
     /* Writes a model whose storages all have weights, and which passed `check`. Nothing
      * is left half written: files are put in place when all are complete. Fails with
      * STATUS_IO, STATUS_MODEL. NULL = it is not written. */

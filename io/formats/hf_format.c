@@ -29,4 +29,5 @@ const ModelFormat model_format_hf = {
     .defaults = &hf_write_defaults,
     .check = hf_check,
     .pieces = stock_tensors_whole,
+    .verifies = true,
     .write = hf_write};

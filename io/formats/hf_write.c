@@ -11,6 +11,7 @@
 #include "io/formats/sentence_files.h"
 #include "io/formats/stock_tensors.h"
 #include "ir/storage.h"
+#include "ir/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +161,7 @@ static Status fill_folder(HfFolder *folder, const Model *model,
                                config.data, config.length, folder->diag);
     text_free(&config);
     if (status == STATUS_OK) status = write_weights(folder, options->shard_bytes);
+    if (status == STATUS_OK) status = graph_verify_weights(model->graph, folder->diag);
     const Node *embedding = graph_output(model->graph, OUTPUT_EMBEDDING);
     if (status == STATUS_OK && embedding)
         status = sentence_files_write(folder->stock->config, folder->path,

@@ -104,6 +104,14 @@ Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
     return model_load_with(out, path, NULL, ops, check, diag);
 }
 
+Status model_load_to_save(Model **out, const char *path, const OpTable *ops, Diag *diag) {
+    const ModelFormat *format = model_format_of(path);
+    const bool check = !format || format->hashes;
+    TRY(model_load(out, path, ops, check, diag));
+    if (!check) vocabulary_note_own(*out);
+    return STATUS_OK;
+}
+
 /* The tensors under the names of the family. */
 static Status read_renamed(Checkpoint **out, const SeparateFiles *files, Diag *diag) {
     NameRules *rules;

@@ -14,6 +14,10 @@ const ModelFormat *model_format_of(const char *path);
 Status model_load(Model **out, const char *path, const OpTable *ops, bool check,
                   Diag *diag);
 
+/* model_load for who goes on to model_save, which finds weights that are not finite:
+ * of formats without hashes no weight is touched. */
+Status model_load_to_save(Model **out, const char *path, const OpTable *ops, Diag *diag);
+
 /* model_load with the configuration changed; formats that cannot are refused, unless it
  * is the keys of an embedding alone (io/families/sentence.h). `options` NULL =
  * model_load. */

@@ -232,70 +232,146 @@ static void header_print(Text *text, const NamedTensor *tensors, int count,
     while (text->length % 8) text_add(text, " ");
 }
 
-static Status file_put(OutFile *file, const Text *header, const NamedTensor *tensors,
-                       int count, Diag *diag) {
-    unsigned char length[8];
-    for (int i = 0; i < 8; i++)
-        length[i] = (unsigned char)((uint64_t)header->length >> 8 * i);
-    TRY(outfile_write(file, length, sizeof length, diag));
-    TRY(outfile_write(file, header->data, header->length, diag));
-    for (int i = 0; i < count; i++) {
-        const Tensor *tensor = &tensors[i].tensor;
-        const size_t bytes = tensor_bytes(tensor);
-        for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
-            const size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-            TRY(outfile_write(file, tensor_piece(tensor, at, n), n, diag));
-        }
+/* So many bytes are written before they are read back: what the kernel still has. */
+#define STRETCH_BYTES ((size_t)64 << 20)
+
+typedef struct SafetensorsFile {
+    OutFile *file;
+    const char *path, *temporary;
+    const NamedTensor *tensors;
+    int count;
+    const Tree *metadata;
+    Text header;
+} SafetensorsFile;
+
+static Status print_header(SafetensorsFile *f, Diag *diag) {
+    text_free(&f->header);
+    header_print(&f->header, f->tensors, f->count, f->metadata);
+    if (f->header.length <= HEADER_BYTES_MAX) return STATUS_OK;
+    return diag_fail(diag, STATUS_MODEL, LOC_FILE(f->path), NULL,
+                     "expected a header of at most %zu bytes, found %zu",
+                     HEADER_BYTES_MAX, f->header.length);
+}
+
+static Status put_header(SafetensorsFile *f, Diag *diag) {
+    unsigned char length[LENGTH_BYTES];
+    TRY(print_header(f, diag));
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        length[i] = (unsigned char)((uint64_t)f->header.length >> 8 * i);
+    TRY(outfile_write(f->file, length, sizeof length, diag));
+    return outfile_write(f->file, f->header.data, f->header.length, diag);
+}
+
+/* Prints the header anew, of sealed metadata, over the first. */
+static Status seal_header(SafetensorsFile *f, const SafetensorsSeal *seal, Diag *diag) {
+    const size_t length = f->header.length;
+    TRY(seal->put(seal->self, diag));
+    TRY(print_header(f, diag));
+    if (f->header.length != length)
+        return diag_fail(diag, STATUS_INTERNAL, LOC_FILE(f->path), NULL,
+                         "a header of %zu bytes has %zu when it is sealed", length,
+                         f->header.length);
+    return outfile_rewrite(f->file, LENGTH_BYTES, f->header.data, length, diag);
+}
+
+static Status put_piece(void *self, const void *piece, size_t bytes, Diag *diag) {
+    return outfile_write(((SafetensorsFile *)self)->file, piece, bytes, diag);
+}
+
+static Status not_equal(const SafetensorsFile *f, const char *name, Diag *diag) {
+    return diag_fail(diag, STATUS_IO, LOC_FILE(f->path), name,
+                     "what was written does not read back equal");
+}
+
+/* Reads tensors [first, end) back, which lie in the file from `offset` on. */
+static Status compare_stretch(const SafetensorsFile *f, int first, int end, size_t offset,
+                              Diag *diag) {
+    Buf *buf;
+    TRY(file_map(&buf, f->temporary, diag));
+    const size_t count = (size_t)(end - first);
+    Tensor *views = memory_alloc(count, sizeof *views);
+    const Tensor **all = memory_alloc(count, sizeof *all);
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < count; i++) {
+        const Tensor *wanted = &f->tensors[first + (int)i].tensor;
+        views[i] = tensor_shape(wanted->dtype, wanted->rank, wanted->dim);
+        views[i].offset = offset;
+        offset += tensor_bytes(wanted);
+        views[i].buf = offset <= buf_bytes(buf) ? buf : NULL;
+        all[i] = &views[i];
+    }
+    tensors_read_mapped(all, (int)count);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        const NamedTensor *wanted = &f->tensors[first + (int)i];
+        if (!views[i].buf || !tensor_same_bytes(&wanted->tensor, &views[i]))
+            status = not_equal(f, wanted->name, diag);
+    }
+    free(all);
+    free(views);
+    buf_release(buf);
+    return status;
+}
+
+/* Writes all tensors, and reads them back right behind. */
+static Status put_tensors(SafetensorsFile *f, Diag *diag) {
+    size_t offset = LENGTH_BYTES + f->header.length, bytes = 0;
+    for (int i = 0, first = 0; i < f->count; i++) {
+        TRY(tensor_give_pieces(&f->tensors[i].tensor, put_piece, f, diag));
+        bytes += tensor_bytes(&f->tensors[i].tensor);
+        if (bytes < STRETCH_BYTES && i + 1 < f->count) continue;
+        TRY(compare_stretch(f, first, i + 1, offset, diag));
+        offset += bytes;
+        bytes = 0;
+        first = i + 1;
     }
     return STATUS_OK;
 }
 
-static Status file_verify(const char *path, const NamedTensor *tensors, int count,
-                          Diag *diag) {
+/* Reads the header back, which must be what was printed and say what readers believe. */
+static Status compare_header(const SafetensorsFile *f, Diag *diag) {
     Checkpoint *back;
-    Status status = STATUS_OK;
-    TRY(safetensors_read(&back, path, diag));
-    const Tensor **all = memory_alloc((size_t)back->count, sizeof *all);
-    for (int i = 0; i < back->count; i++) all[i] = &back->tensors[i].tensor;
-    tensors_read_mapped(all, back->count);
-    free(all);
-    for (int i = 0; i < count && status == STATUS_OK; i++) {
-        const Tensor *wanted = &tensors[i].tensor;
-        const Tensor *found = checkpoint_find(back, tensors[i].name);
-        if (!found || wanted->dtype != found->dtype ||
-            !tensor_same_shape(wanted, found) || !tensor_same_bytes(wanted, found))
-            status = diag_fail(diag, STATUS_IO, LOC_FILE(path), tensors[i].name,
-                               "what was written does not read back equal");
-    }
+    Buf *buf;
+    TRY(file_map(&buf, f->temporary, diag));
+    const bool equal = buf_bytes(buf) >= LENGTH_BYTES + f->header.length &&
+                       memcmp((const char *)buf_data(buf) + LENGTH_BYTES, f->header.data,
+                              f->header.length) == 0;
+    buf_release(buf);
+    if (!equal) return not_equal(f, NULL, diag);
+    TRY(safetensors_read(&back, f->temporary, diag));
     checkpoint_destroy(back);
+    return STATUS_OK;
+}
+
+static Status put_file(SafetensorsFile *f, const SafetensorsSeal *seal, Diag *diag) {
+    TRY(put_header(f, diag));
+    TRY(put_tensors(f, diag));
+    if (seal) TRY(seal_header(f, seal, diag));
+    return compare_header(f, diag);
+}
+
+Status safetensors_write_sealed(const char *path, const NamedTensor *tensors, int count,
+                                const Tree *metadata, const SafetensorsSeal *seal,
+                                Diag *diag) {
+    SafetensorsFile f = {
+        .path = path, .tensors = tensors, .count = count, .metadata = metadata};
+    for (int i = 0; i < count; i++)
+        if (!tensors[i].tensor.buf)
+            return diag_fail(diag, STATUS_MODEL, LOC_FILE(path), tensors[i].name,
+                             "the tensor has no data to write");
+    TRY(outfile_open(&f.file, &f.temporary, path, diag));
+    const Status status = put_file(&f, seal, diag);
+    text_free(&f.header);
+    if (status == STATUS_OK) return outfile_commit(f.file, diag);
+    outfile_abandon(f.file);
     return status;
 }
 
 Status safetensors_write(const char *path, const NamedTensor *tensors, int count,
                          Diag *diag) {
-    return safetensors_write_with(path, tensors, count, NULL, diag);
+    return safetensors_write_sealed(path, tensors, count, NULL, NULL, diag);
 }
 
 Status safetensors_write_with(const char *path, const NamedTensor *tensors, int count,
                               const Tree *metadata, Diag *diag) {
-    for (int i = 0; i < count; i++)
-        if (!tensors[i].tensor.buf)
-            return diag_fail(diag, STATUS_MODEL, LOC_FILE(path), tensors[i].name,
-                             "the tensor has no data to write");
-    OutFile *file;
-    const char *temporary;
-    TRY(outfile_open(&file, &temporary, path, diag));
-    Text header = {0};
-    header_print(&header, tensors, count, metadata);
-    Status status = STATUS_OK;
-    if (header.length > HEADER_BYTES_MAX)
-        status = diag_fail(diag, STATUS_MODEL, LOC_FILE(path), NULL,
-                           "expected a header of at most %zu bytes, found %zu",
-                           HEADER_BYTES_MAX, header.length);
-    if (status == STATUS_OK) status = file_put(file, &header, tensors, count, diag);
-    text_free(&header);
-    if (status == STATUS_OK) status = file_verify(temporary, tensors, count, diag);
-    if (status == STATUS_OK) return outfile_commit(file, diag);
-    outfile_abandon(file);
-    return status;
+    return safetensors_write_sealed(path, tensors, count, metadata, NULL, diag);
 }

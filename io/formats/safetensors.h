@@ -13,8 +13,9 @@
 Status safetensors_read(Checkpoint **out, const char *path, Diag *diag);
 
 /* Writes tensors, in the order given, atomically: what was written is read back and
- * compared before it is put in place. Fails with STATUS_IO, STATUS_MODEL for a tensor
- * without data, STATUS_FORMAT for names that are not unique or not UTF-8. */
+ * compared, a stretch of the file at a time, before it is put in place. Fails with
+ * STATUS_IO, STATUS_MODEL for a tensor without data, STATUS_FORMAT for names that are not
+ * unique or not UTF-8. */
 Status safetensors_write(const char *path, const NamedTensor *tensors, int count,
                          Diag *diag);
 
@@ -22,5 +23,19 @@ Status safetensors_write(const char *path, const NamedTensor *tensors, int count
  * STATUS_MODEL, too, where the header is larger than the format allows. */
 Status safetensors_write_with(const char *path, const NamedTensor *tensors, int count,
                               const Tree *metadata, Diag *diag);
+
+/* What is known of the tensors only when all are written, so that a large file is read
+ * once: their hashes, and whether they are finite (tensor_give_pieces). */
+typedef struct SafetensorsSeal {
+    /* Gives strings of the metadata their values, as long as those that they have; what
+     * it fails with ends the writing. */
+    Status (*put)(void *self, Diag *diag);
+    void *self;
+} SafetensorsSeal;
+
+/* safetensors_write_with, sealed before the file is put in place. */
+Status safetensors_write_sealed(const char *path, const NamedTensor *tensors, int count,
+                                const Tree *metadata, const SafetensorsSeal *seal,
+                                Diag *diag);
 
 #endif

@@ -18,6 +18,7 @@
 #include "io/formats/stock_tensors.h"
 #include "ir/irtext.h"
 #include "ir/storage.h"
+#include "ir/verify.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -34,6 +35,10 @@
 #define KEY_ASSET      "compress.asset."
 #define KEY_BYTES      "compress.bytes."
 #define KEY_HASH       "compress.hash"
+
+/* In its place while the weights are not yet read. */
+#define NO_HASH "00000000000000000000000000000000"
+_Static_assert(sizeof NO_HASH == HASH_TEXT_BYTES, "as long as a hash");
 
 static void add_hash(Text *text, const Tree *value) {
     char hash[HASH_TEXT_BYTES];
@@ -63,7 +68,7 @@ static void hash_file(char out[HASH_TEXT_BYTES], Model *model, const Tree *metad
 
 typedef struct SafetensorsWriter {
     Arena *arena;
-    const Model *model;
+    Model *model;
     NamedTensor *tensors;
     int count;
     Tree *metadata, *places;
@@ -149,9 +154,9 @@ static void put_asset(SafetensorsWriter *w, const ModelAsset *asset) {
     text_free(&digits);
 }
 
-static void put_texts(SafetensorsWriter *w, Model *model) {
+static void put_texts(SafetensorsWriter *w) {
+    const Model *model = w->model;
     Text ir = {0};
-    char hash[HASH_TEXT_BYTES];
     tree_put_string(w->arena, w->metadata, "format", "pt");
     tree_put_string(w->arena, w->metadata, KEY_VERSION, VERSION);
     graph_print(&ir, model->graph);
@@ -161,8 +166,17 @@ static void put_texts(SafetensorsWriter *w, Model *model) {
     put_json(w, KEY_PROVENANCE, model->provenance);
     put_json(w, KEY_PLACES, w->places);
     for (int i = 0; i < model->asset_count; i++) put_asset(w, &model->assets[i]);
-    hash_file(hash, model, w->metadata);
+    tree_put_string(w->arena, w->metadata, KEY_HASH, NO_HASH);
+}
+
+/* The hash, and whether the weights are finite: writing has read them. */
+static Status put_seal(void *self, Diag *diag) {
+    SafetensorsWriter *w = self;
+    char hash[HASH_TEXT_BYTES];
+    TRY(graph_verify_weights(w->model->graph, diag));
+    hash_file(hash, w->model, w->metadata);
     tree_put_string(w->arena, w->metadata, KEY_HASH, hash);
+    return STATUS_OK;
 }
 
 static Status write_format(Model *model, const char *path, const WriteOptions *options,
@@ -179,8 +193,10 @@ static Status write_format(Model *model, const char *path, const WriteOptions *o
                   "the posterior of %d weights is left out; an .h5 file keeps it", known);
     Status status = add_tensors(&w);
     if (status == STATUS_OK) {
-        put_texts(&w, model);
-        status = safetensors_write_with(path, w.tensors, w.count, w.metadata, diag);
+        const SafetensorsSeal seal = {put_seal, &w};
+        put_texts(&w);
+        status =
+            safetensors_write_sealed(path, w.tensors, w.count, w.metadata, &seal, diag);
     }
     if (status == STATUS_OK && stat(path, &info) == 0)
         *written = (Written){info.st_size, 1};
@@ -430,4 +446,5 @@ const ModelFormat model_format_safetensors = {
     .hashes = "one hash over the weights, the graph and all other texts",
     .check = check_types,
     .pieces = stock_tensors_whole,
+    .verifies = true,
     .write = write_format};

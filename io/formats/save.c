@@ -2,6 +2,7 @@
 #include "io/formats/save.h"
 
 #include "ir/cast.h"
+#include "ir/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +121,11 @@ Status model_save(Model *model, ModelOutput *output, Diag *diag) {
     DType dtype;
     Status status = output_check_model(output, model, diag);
     /* to these types weights are cast before the format sees them */
-    if (status == STATUS_OK && dtype_parse(output->options.dtype, &dtype) &&
-        (dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16)) {
+    const bool casts = dtype_parse(output->options.dtype, &dtype) &&
+                       (dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16);
+    if (status == STATUS_OK && (casts || !format->verifies))
+        status = graph_verify_weights(model->graph, diag);
+    if (status == STATUS_OK && casts) {
         cast = model_copy(model);
         status = model_cast(cast, dtype, NULL, diag);
     }

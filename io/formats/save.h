@@ -28,7 +28,7 @@ void output_document(Text *text);
 Status output_check_model(ModelOutput *output, const Model *model, Diag *diag);
 
 /* Writes the model, its weights in the type that is wanted; the model stays as it is.
- * Fails with STATUS_MODEL, STATUS_IO. */
+ * Fails with STATUS_MODEL, also where a weight is not finite, and STATUS_IO. */
 Status model_save(Model *model, ModelOutput *output, Diag *diag);
 
 #endif

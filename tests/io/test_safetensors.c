@@ -5,6 +5,7 @@
 #include "io/files/guard.h"
 #include "io/formats/safetensors.h"
 #include "io/formats/shards.h"
+#include "ir/mapped.h"
 #include "ir/random.h"
 
 #include <errno.h>
@@ -302,6 +303,67 @@ static void round_trip(void **state) {
     diag_destroy(diag);
 }
 
+/* What a seal finds, and what it puts into the metadata. */
+typedef struct SealCase {
+    const Tensor *tensor; /* of a mapped file: its hash is kept when the seal is put */
+    Tree *metadata;
+    Arena *arena;
+    const char *value;
+} SealCase;
+
+static Status put_seal(void *self, Diag *diag) {
+    const SealCase *c = self;
+    const Tensor *tensor = c->tensor;
+    const size_t bytes = tensor_bytes(tensor);
+    assert_non_null(buf_digest(tensor->buf, tensor->offset, bytes));
+    assert_true(buf_known_finite(tensor->buf, tensor->offset, bytes, tensor->dtype));
+    if (!c->value) return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL, "no value");
+    tree_put_string(c->arena, c->metadata, "seal", c->value);
+    return STATUS_OK;
+}
+
+static void expect_seal(const char *file, const char *value) {
+    Diag *diag = diag_create();
+    Checkpoint *back;
+    expect_ok(diag, safetensors_read(&back, file, diag));
+    assert_string_equal(tree_get(back->metadata, "seal")->string, value);
+    checkpoint_destroy(back);
+    diag_destroy(diag);
+}
+
+/* Metadata that are known when all is written; a seal that fails or does not fit leaves
+ * the old file. */
+static void sealed(void **state) {
+    (void)state;
+    char copy[600];
+    const int64_t dim[] = {1500000}; /* a piece of 4 MiB and a rest */
+    NamedTensor whole = {"whole", make_tensor(DTYPE_F32, 1, dim, 1)};
+    Diag *diag = diag_create();
+    Arena *arena = arena_create();
+    Checkpoint *file;
+    SealCase c = {.arena = arena, .value = "1234"};
+    const SafetensorsSeal seal = {put_seal, &c};
+    c.metadata = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_string(arena, c.metadata, "seal", "0000");
+    snprintf(copy, sizeof copy, "%s/copy", folder);
+    expect_ok(diag, safetensors_write(path, &whole, 1, diag));
+    expect_ok(diag, safetensors_read(&file, path, diag));
+    c.tensor = &file->tensors[0].tensor;
+#define WRITE() safetensors_write_sealed(copy, file->tensors, 1, c.metadata, &seal, diag)
+    expect_ok(diag, WRITE());
+    expect_seal(copy, "1234");
+    c.value = "beyond the padding";
+    expect_error(diag, WRITE(), STATUS_INTERNAL, "when it is sealed");
+    c.value = NULL;
+    expect_error(diag, WRITE(), STATUS_MODEL, "no value");
+    expect_seal(copy, "1234");
+    checkpoint_destroy(file);
+    assert_int_equal(scratch_count(folder), 2);
+    tensor_release(&whole.tensor);
+    arena_destroy(arena);
+    diag_destroy(diag);
+}
+
 /* A write that fails half way leaves the old file and nothing else. */
 static void full_disk(void **state) {
     (void)state;
@@ -437,7 +499,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(good_file), TEST(hostile_headers),  TEST(hostile_lengths), TEST(truncations),
         TEST(mutations), TEST(round_trip),       TEST(full_disk),       TEST(not_files),
-        TEST(shards),    TEST(cut_while_mapped),
+        TEST(shards),    TEST(cut_while_mapped), TEST(sealed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
