@@ -151,27 +151,41 @@ static void read_finding(const Tensor *tensor, Finding *finding) {
     }
 }
 
-Status tensor_give_pieces(const Tensor *tensor, PieceTaker *take, void *self,
-                          Diag *diag) {
-    const size_t bytes = tensor_bytes(tensor);
-    const bool unread = is_unread(tensor);
-    Finding finding;
-    finding_begin(&finding);
-    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
-        const size_t n = piece_at(at, bytes);
-        const void *piece = tensor_piece(tensor, at, n);
-        if (unread) finding_add(&finding, tensor->dtype, piece, n);
-        TRY(take(self, piece, n, diag));
-    }
-    if (unread) keep_finding(tensor, &finding);
-    return STATUS_OK;
-}
-
 /* A tensor of a mapped file, and what was found in it. */
 typedef struct Found {
     const Tensor *tensor;
     Finding finding;
 } Found;
+
+static void *find_whole(void *self) {
+    Found *found = self;
+    read_finding(found->tensor, &found->finding);
+    return NULL;
+}
+
+static Status give_pieces(const Tensor *tensor, PieceTaker *take, void *self,
+                          Diag *diag) {
+    const size_t bytes = tensor_bytes(tensor);
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+        const size_t n = piece_at(at, bytes);
+        TRY(take(self, tensor_piece(tensor, at, n), n, diag));
+    }
+    return STATUS_OK;
+}
+
+Status tensor_give_pieces(const Tensor *tensor, PieceTaker *take, void *self,
+                          Diag *diag) {
+    if (!is_unread(tensor)) return give_pieces(tensor, take, self, diag);
+    pthread_t thread;
+    Found found = {.tensor = tensor};
+    const bool beside = tensor_bytes(tensor) > PIECE_BYTES &&
+                        pthread_create(&thread, NULL, find_whole, &found) == 0;
+    if (!beside) find_whole(&found);
+    const Status status = give_pieces(tensor, take, self, diag);
+    if (beside) pthread_join(thread, NULL);
+    keep_finding(tensor, &found.finding);
+    return status;
+}
 
 typedef struct Reading {
     Found *items;
