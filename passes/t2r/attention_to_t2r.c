@@ -381,10 +381,11 @@ static Status map_side(Node **out, Swap *swap, const SwapSite *site, int side,
  * starts at 1: near weights are then those of softmax attention. */
 static Status add_window(Swap *swap, SwapSite *site, Node **in, Diag *diag) {
     static const char *const NAMES[] = {"gate", "gate_slope"};
+    const int count = swap->options->gate == GATE_SCORE ? 2 : 1;
     if (!site->window) return STATUS_OK;
     in[0] = site->attention->in[QUERY];
     in[1] = site->attention->in[KEY];
-    for (int i = 0; i <= (swap->options->gate == GATE_SCORE); i++) {
+    for (int i = 0; i < count; i++) {
         site->parameters += site->heads;
         TRY(storage_create(
             &in[2 + i], swap->graph,
