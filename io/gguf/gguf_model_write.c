@@ -4,6 +4,8 @@
 #include "io/gguf/few_bits.h"
 #include "io/gguf/outline.h"
 #include "io/gguf/tokens.h"
+#include "ir/mapped.h"
+#include "ir/resident.h"
 
 #include <string.h>
 
@@ -109,12 +111,20 @@ static void read_row(const void *opaque, int64_t row, float *out) {
         read_matrix_row(source, row, out);
 }
 
-/* A row of storages that are quantised alike. */
+/* A row of storages that are kept alike, as it stands. */
 static void read_blocks(const void *opaque, int64_t row, unsigned char *out) {
     const Source *source = opaque;
     const int64_t rows = part_rows(source->slot);
-    few_bits_row(&source->part[row / rows]->tensor, source_row(source->slot, row % rows),
-                 out);
+    const int64_t in = source_row(source->slot, row % rows);
+    const Tensor *tensor = &source->part[row / rows]->tensor;
+    if (dtype_is_quantised(tensor->dtype)) {
+        few_bits_row(tensor, in, out);
+        return;
+    }
+    const size_t bytes = (size_t)tensor->dim[1] * dtype_bytes(tensor->dtype);
+    const void *from = tensor_piece(tensor, (size_t)in * bytes, 0);
+    resident_use(from, bytes);
+    memcpy(out, from, bytes);
 }
 
 /* ---- tensors ---- */
@@ -136,26 +146,35 @@ static bool is_turned(const Graph *graph, const Storage *storage) {
     return false;
 }
 
-/* The type of blocks that the storages of a source are as they stand; NULL = none. */
+/* What a storage is kept as; NULL = one of zeros. */
+static const BlockType *stored_type(const Storage *storage) {
+    const DType dtype = storage ? storage->tensor.dtype : DTYPE_F32;
+    const bool half = dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+    return block_type_by_name(half ? dtype_name(dtype) : "f32");
+}
+
+/* The type that a storage's rows are of as they stand; NULL = none. */
+static const BlockType *type_of_rows(const Storage *storage) {
+    const Tensor *tensor = &storage->tensor;
+    if (!dtype_is_quantised(tensor->dtype))
+        return tensor->dtype == DTYPE_F64 ? NULL : stored_type(storage);
+    const BlockType *type = few_bits_type(tensor);
+    return type && (!tensor->buf || few_bits_fit(tensor)) ? type : NULL;
+}
+
+/* The type that the rows of all storages of a source are of; NULL = of several, or of
+ * none. */
 static const BlockType *kept_blocks(const Source *source) {
     const TensorSlot *slot = source->slot;
     const BlockType *type = NULL;
     if (slot->type.rank == 1 || slot->plain) return NULL;
     for (int i = 0; i < slot->parts; i++) {
         const Storage *storage = source->part[i];
-        const BlockType *own = storage ? few_bits_type(&storage->tensor) : NULL;
+        const BlockType *own = storage ? type_of_rows(storage) : NULL;
         if (!own || (type && own != type) || source->transposed[i]) return NULL;
-        if (storage->tensor.buf && !few_bits_fit(&storage->tensor)) return NULL;
         type = own;
     }
     return type;
-}
-
-/* What a storage is kept as; NULL = one of zeros. */
-static const BlockType *stored_type(const Storage *storage) {
-    const DType dtype = storage ? storage->tensor.dtype : DTYPE_F32;
-    const bool half = dtype == DTYPE_F16 || dtype == DTYPE_BF16;
-    return block_type_by_name(half ? dtype_name(dtype) : "f32");
 }
 
 /* Type by the option; "keep" = as the weights are. Vectors, and tables that llama.cpp
