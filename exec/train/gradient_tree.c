@@ -17,7 +17,7 @@ void gradient_tree_add(const ShardRange *range, float *const *gradients, int64_t
     const Loops *loops = loops_here();
     for (int64_t half = 1; half < range->shards; half *= 2)
         for (int64_t s = half; s < range->end; s += 2 * half)
-            if (gradients[s] && gradient_tree_joins(range, s))
+            if (gradient_tree_joins(range, s) && gradients[s])
                 loops->add_floats(gradients[s - half] + from, gradients[s] + from, n);
 }
 
