@@ -33,6 +33,10 @@ bool elements_finite(DType dtype, const void *data, int64_t count);
 #define PIECE_BYTES ((size_t)4 << 20)
 const void *tensor_piece(const Tensor *tensor, size_t offset, size_t bytes);
 
+/* Whether a tensor lies in a mapped file and nothing of it is kept: its hash is not known
+ * before all of its bytes are read. */
+bool tensor_is_unread(const Tensor *tensor);
+
 /* Gives the bytes of a tensor with data to `take`, piece by piece. Of one in a mapped
  * file of which nothing is kept yet, hash and finiteness are found on the way and kept,
  * as tensor_check_finite does. Fails as `take` does, which then gets no more. */

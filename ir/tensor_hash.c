@@ -134,8 +134,7 @@ static void keep_finding(const Tensor *tensor, const Finding *finding) {
     buf_keep_finite(tensor->buf, tensor->offset, bytes, tensor->dtype);
 }
 
-/* Whether a tensor lies in a mapped file, and nothing of it is kept. */
-static bool is_unread(const Tensor *tensor) {
+bool tensor_is_unread(const Tensor *tensor) {
     if (!is_read_only(tensor) || dtype_is_quantised(tensor->dtype)) return false;
     const size_t bytes = tensor_bytes(tensor);
     return bytes > 0 && !buf_digest(tensor->buf, tensor->offset, bytes);
@@ -175,7 +174,7 @@ static Status give_pieces(const Tensor *tensor, PieceTaker *take, void *self,
 
 Status tensor_give_pieces(const Tensor *tensor, PieceTaker *take, void *self,
                           Diag *diag) {
-    if (!is_unread(tensor)) return give_pieces(tensor, take, self, diag);
+    if (!tensor_is_unread(tensor)) return give_pieces(tensor, take, self, diag);
     pthread_t thread;
     Found found = {.tensor = tensor};
     const bool beside = tensor_bytes(tensor) > PIECE_BYTES &&
@@ -205,7 +204,7 @@ void tensors_read_mapped(const Tensor *const *tensors, int count) {
     Reading reading = {.items = memory_alloc((size_t)count, sizeof(Found))};
     size_t bytes = 0;
     for (int i = 0; i < count; i++) {
-        if (!is_unread(tensors[i])) continue;
+        if (!tensor_is_unread(tensors[i])) continue;
         reading.items[reading.count++].tensor = tensors[i];
         bytes += tensor_bytes(tensors[i]);
     }
@@ -216,7 +215,7 @@ void tensors_read_mapped(const Tensor *const *tensors, int count) {
     if (both) pthread_join(thread, NULL);
     for (int i = 0; i < reading.count && bytes > PIECE_BYTES; i++) {
         const Tensor *tensor = reading.items[i].tensor; /* two may be views of the same */
-        if (is_unread(tensor)) keep_finding(tensor, &reading.items[i].finding);
+        if (tensor_is_unread(tensor)) keep_finding(tensor, &reading.items[i].finding);
     }
     free(reading.items);
 }
@@ -225,7 +224,7 @@ int64_t tensor_check_finite(const Tensor *tensor) {
     const size_t bytes = tensor->buf ? tensor_bytes(tensor) : 0;
     if (bytes == 0 || dtype_is_quantised(tensor->dtype))
         return tensor_find_nonfinite(tensor);
-    if (is_unread(tensor)) {
+    if (tensor_is_unread(tensor)) {
         Finding finding;
         read_finding(tensor, &finding);
         keep_finding(tensor, &finding);

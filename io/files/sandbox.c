@@ -235,14 +235,15 @@ static bool child_lacked_memory(pid_t child, bool late) {
 }
 
 static SandboxEnd sandbox_child(Text *reply, const int pipe_fd[2], Shared *shared,
-                                SandboxWork work, void *state,
-                                const SandboxLimits *limits) {
+                                SandboxWork work, void (*beside)(void *state),
+                                void *state, const SandboxLimits *limits) {
     const pid_t child = child_start(pipe_fd, shared, work, state, limits);
     int failure = errno;
     close(pipe_fd[1]);
     SandboxEnd end = SANDBOX_NONE;
     if (child > 0) {
         ReplyEnd how = {0};
+        if (beside) beside(state);
         end = reply_read(reply, pipe_fd[0], limits, &how);
         const bool lacked = child_lacked_memory(child, !how.closed);
         if (end == SANDBOX_DIED && lacked) end = SANDBOX_MEMORY;
@@ -258,13 +259,18 @@ static SandboxEnd sandbox_child(Text *reply, const int pipe_fd[2], Shared *share
 
 SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
                        const SandboxLimits *limits) {
+    return sandbox_run_beside(reply, work, NULL, state, limits);
+}
+
+SandboxEnd sandbox_run_beside(Text *reply, SandboxWork work, void (*beside)(void *state),
+                              void *state, const SandboxLimits *limits) {
     int pipe_fd[2];
     Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return SANDBOX_NONE;
     SandboxEnd end = SANDBOX_NONE;
     if (pipe2(pipe_fd, O_CLOEXEC) == 0)
-        end = sandbox_child(reply, pipe_fd, shared, work, state, limits);
+        end = sandbox_child(reply, pipe_fd, shared, work, beside, state, limits);
     const int failure = errno;
     munmap(shared, sizeof *shared);
     if (end != SANDBOX_DONE && end != SANDBOX_FAULT) text_free(reply);

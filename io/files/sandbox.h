@@ -43,6 +43,11 @@ typedef bool (*SandboxWork)(void *state, Text *reply);
 SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
                        const SandboxLimits *limits);
 
+/* The same; the caller does `beside(state)`, which starts no process, while the child
+ * works. */
+SandboxEnd sandbox_run_beside(Text *reply, SandboxWork work, void (*beside)(void *state),
+                              void *state, const SandboxLimits *limits);
+
 /* Opens what the memory of later children is measured by, for a process that will not be
  * able to open it; sandbox_run does it else. */
 void sandbox_prepare(void);

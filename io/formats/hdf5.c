@@ -349,7 +349,7 @@ static bool values_write(hid_t id, hid_t type, const Hdf5Set *set, size_t bytes)
     return true;
 }
 
-static bool set_write(hid_t parent, const Hdf5Set *set, Text *fault) {
+static bool set_write(hid_t parent, const Hdf5Set *set, haddr_t *told, Text *fault) {
     size_t bytes = 0;
     if (!shape_size(set->dtype, set->rank, set->dim, NULL, &bytes))
         return fail(fault, "'%s' has an impossible shape", set->name);
@@ -357,15 +357,17 @@ static bool set_write(hid_t parent, const Hdf5Set *set, Text *fault) {
     hid_t id = set_create(parent, set, type);
     bool ok = id >= 0;
     if (ok && bytes > 0) ok = values_write(id, type, set, bytes);
+    if (ok && set->tell) *told = H5Dget_offset(id);
     ok = ok && H5Dclose(id) >= 0;
     if (!ok) return write_failed(fault, set->name);
     H5Tclose(type);
     return true;
 }
 
-bool hdf5_write(const char *path, const Hdf5Set *sets, int count, Text *fault) {
-    hid_t file = file_create(path, fault), group = -1;
-    if (file < 0) return write_failed(fault, "the file");
+bool hdf5_write(const char *path, const Hdf5Set *sets, int count, Text *reply) {
+    hid_t file = file_create(path, reply), group = -1;
+    haddr_t told = HADDR_UNDEF;
+    if (file < 0) return write_failed(reply, "the file");
     const char *name = NULL;
     for (int i = 0; i < count; i++) {
         if (sets[i].group && (!name || strcmp(name, sets[i].group) != 0)) {
@@ -375,13 +377,16 @@ bool hdf5_write(const char *path, const Hdf5Set *sets, int count, Text *fault) {
             H5Pset_obj_track_times(create, 0);
             group = H5Gcreate2(file, name, H5P_DEFAULT, create, H5P_DEFAULT);
             H5Pclose(create);
-            if (group < 0) return write_failed(fault, name);
+            if (group < 0) return write_failed(reply, name);
         }
-        if (!set_write(sets[i].group ? group : file, &sets[i], fault)) return false;
+        if (!set_write(sets[i].group ? group : file, &sets[i], &told, reply))
+            return false;
     }
     bool ok = group < 0 || H5Gclose(group) >= 0;
     ok = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 && H5Fclose(file) >= 0 && ok;
-    return ok || write_failed(fault, "the file");
+    if (!ok) return write_failed(reply, "the file");
+    if (told != HADDR_UNDEF) text_add(reply, "%llu", (unsigned long long)told);
+    return true;
 }
 
 /* --- arrays --- */

@@ -26,6 +26,7 @@ typedef struct Hdf5Set {
     int64_t dim[RANK_MAX];
     uint64_t offset, bytes; /* place in the file; found, not written */
     const void *data;       /* written, not found */
+    bool tell;              /* hdf5_write tells its place */
 } Hdf5Set;
 
 typedef void (*Hdf5Visit)(const Hdf5Set *set, void *state);
@@ -37,8 +38,9 @@ bool hdf5_walk(const Hdf5Source *source, Hdf5Visit visit, void *state, Text *fau
 
 /* Writes data sets in the order given (sets of one group together) over the file at
  * `path`: no time stamps, no attributes, contiguous, data aligned to 64 bytes. Equal
- * sets give equal bytes. */
-bool hdf5_write(const char *path, const Hdf5Set *sets, int count, Text *fault);
+ * sets give equal bytes. Appends to `reply` the fault, or where in the file the set is
+ * that is told of, in decimal; nothing where none is. */
+bool hdf5_write(const char *path, const Hdf5Set *sets, int count, Text *reply);
 
 /* A numeric data set of a file that somebody else wrote. */
 typedef struct Hdf5Array {

@@ -33,4 +33,5 @@ const ModelFormat model_format_modelfile = {
     .read = read_format,
     .hashes = "hashes of every text, weight, asset and posterior",
     .pieces = keeps_types,
+    .verifies = true,
     .write = write_format};

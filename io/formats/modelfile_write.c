@@ -9,6 +9,7 @@
 #include "ir/irtext.h"
 #include "ir/mapped.h"
 #include "ir/text.h"
+#include "ir/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,9 @@ typedef struct ModelWriter {
     Hdf5Set *sets;
     int set_count;
     size_t file_bytes;
+    bool unread;     /* hashes are found while the weights are written */
+    Status verified; /* what was found then */
+    uint64_t index;  /* where the index is in the file, if they are */
     Diag *diag;
 } ModelWriter;
 
@@ -83,10 +87,12 @@ static Status parts_collect(ModelWriter *w) {
     return STATUS_OK;
 }
 
+/* The hash of a weight that nobody has read yet is put in later. */
 static void index_add(Tree *rows, Arena *arena, const Storage *storage) {
     const Tensor *tensor = &storage->tensor;
-    char hash[HASH_TEXT_BYTES], form[FORM_TEXT_BYTES];
-    tensor_hash(tensor, hash);
+    char hash[HASH_TEXT_BYTES] = "00000000000000000000000000000000";
+    char form[FORM_TEXT_BYTES];
+    if (!tensor_is_unread(tensor)) tensor_hash(tensor, hash);
     Tree *row = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *shape = tree_new(arena, TREE_LIST, LOC_NONE);
     for (int i = 0; i < tensor->rank; i++) {
@@ -176,7 +182,8 @@ static void sets_collect(ModelWriter *w) {
                                                 .dtype = DTYPE_U8,
                                                 .rank = 1,
                                                 .dim = {(int64_t)w->texts[i].length},
-                                                .data = w->texts[i].data};
+                                                .data = w->texts[i].data,
+                                                .tell = i == TEXT_INDEX};
     for (int i = 0; i < w->model->asset_count; i++) {
         const ModelAsset *asset = &w->model->assets[i];
         w->sets[w->set_count++] = (Hdf5Set){.group = MODELFILE_ASSETS,
@@ -206,13 +213,20 @@ static bool write_work(void *state, Text *reply) {
     return hdf5_write(w->temporary, w->sets, w->set_count, reply);
 }
 
+/* Finds the hashes of weights beside the child, which reads the same pages. */
+static void verify_work(void *state) {
+    ModelWriter *w = state;
+    if (w->unread) w->verified = graph_verify_weights(w->model->graph, w->diag);
+}
+
 static Status file_write_sets(ModelWriter *w) {
     Text reply = {0};
     const SandboxLimits unlimited = {0};
     Status status = STATUS_OK;
-    const SandboxEnd end = sandbox_run(&reply, write_work, w, &unlimited);
+    const SandboxEnd end =
+        sandbox_run_beside(&reply, write_work, verify_work, w, &unlimited);
     switch (end) {
-    case SANDBOX_DONE: break;
+    case SANDBOX_DONE: w->index = strtoull(reply.data, NULL, 10); break;
     case SANDBOX_FAULT:
         status = diag_fail(w->diag, STATUS_IO, LOC_FILE(w->path), NULL,
                            "cannot write the file: %s", reply.data ? reply.data : "?");
@@ -225,7 +239,19 @@ static Status file_write_sets(ModelWriter *w) {
     case SANDBOX_NONE: status = sandbox_fail(end, LOC_FILE(w->path), "write", w->diag);
     }
     text_free(&reply);
-    return status;
+    return w->verified != STATUS_OK ? w->verified : status;
+}
+
+/* Prints the index anew, now that all hashes are known, over the first. */
+static Status seal_index(ModelWriter *w, OutFile *file) {
+    Text *index = &w->texts[TEXT_INDEX];
+    const size_t length = index->length;
+    text_free(index);
+    index_print(w);
+    if (index->length != length)
+        return diag_fail(w->diag, STATUS_INTERNAL, LOC_FILE(w->path), "index",
+                         "%zu bytes have become %zu", length, index->length);
+    return outfile_rewrite(file, (size_t)w->index, index->data, length, w->diag);
 }
 
 static Status not_equal(ModelWriter *w, const char *what) {
@@ -286,6 +312,9 @@ static Status read_back(ModelWriter *w) {
 static Status writer_run(ModelWriter *w) {
     OutFile *file = NULL;
     TRY(weights_collect(w));
+    for (int i = 0; i < w->weight_count; i++)
+        w->unread = w->unread || tensor_is_unread(&w->weights[i].storage->tensor);
+    if (!w->unread) TRY(graph_verify_weights(w->model->graph, w->diag));
     TRY(parts_collect(w));
     graph_print(&w->texts[TEXT_IR], w->model->graph);
     const Tree *config = model_config_now(w->scratch, w->model);
@@ -296,6 +325,7 @@ static Status writer_run(ModelWriter *w) {
     sets_collect(w);
     TRY(outfile_open(&file, &w->temporary, w->path, w->diag));
     Status status = file_write_sets(w);
+    if (status == STATUS_OK && w->unread) status = seal_index(w, file);
     if (status == STATUS_OK) status = read_back(w);
     if (status == STATUS_OK) return outfile_commit(file, w->diag);
     outfile_abandon(file);
