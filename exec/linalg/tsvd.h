@@ -41,7 +41,7 @@ typedef struct Tsvd {
 Status tsvd(Tsvd *out, const Tensor *e, int64_t rank, int threads, Diag *diag);
 
 /* Frees the result's tensors. */
-void tsvd_release(Tsvd *tsvd);
+void tsvd_release(Tsvd *result);
 
 /* What the steps of an eigenproblem (exec/linalg/blas.h) returned, as a status: 0 is
  * success, a negative number STATUS_MEMORY, a positive one STATUS_INTERNAL. */

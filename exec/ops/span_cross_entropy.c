@@ -59,7 +59,7 @@ static void forward(const Call *call) {
         const Scores x = end_of(call, n, end);
         const REAL sum = scores_log_sum(&x, 1);
         if (log_sum) log_sum[i] = sum;
-        total += 0.5 * (double)(sum - x.z[place[n] * ENDS]);
+        total += 0.5 * (double)(sum - x.z[(int64_t)place[n] * ENDS]);
     }
     *(REAL *)call->out.data = rows_mean(call, total);
 }
@@ -78,7 +78,7 @@ static void backward(const Call *call) {
         for (int64_t t = 0; t < tokens; t++)
             if (scores_count(&x, t))
                 d[at + t * ENDS] += factor * exp_real(x.z[t * ENDS] - log_sum[i]);
-        d[at + place[n] * ENDS] -= factor;
+        d[at + (int64_t)place[n] * ENDS] -= factor;
     }
 }
 

@@ -35,7 +35,7 @@ GradientExchange *gradient_exchange_create(int64_t shards, int64_t count, int la
                                            int threads, const Plan *order);
 
 /* NULL is allowed. */
-void gradient_exchange_destroy(GradientExchange *exchange);
+void gradient_exchange_destroy(GradientExchange *x);
 
 /* Bytes that gradient_exchange_create takes for what comes from others. */
 size_t gradient_exchange_bytes(int64_t shards, int64_t count);
@@ -45,17 +45,17 @@ size_t gradient_exchange_bytes(int64_t shards, int64_t count);
  * may be the first of the gradients. Fails as collectives do; where it goes well, all
  * ranks come to gradient_exchange_finish, whatever comes of their shards. Until then all
  * is borrowed, `diag` too. */
-Status gradient_exchange_begin(GradientExchange *exchange, float *const *gradients,
-                               float *sum, Diag *diag);
+Status gradient_exchange_begin(GradientExchange *x, float *const *gradients, float *sum,
+                               Diag *diag);
 
 /* Who is to hear of a backward run by `plan`, the last one that adds to the gradient of
  * `shard`, in lane `lane`, whose threads are those of `team` (may be NULL). Lane 0 is run
  * by the thread that began. What it returns is good for that run. */
-RunWatch gradient_exchange_follow(GradientExchange *exchange, int lane, int64_t shard,
+RunWatch gradient_exchange_follow(GradientExchange *x, int lane, int64_t shard,
                                   const Plan *plan, Team *team);
 
 /* Ends it: the sum is there, if all that was to be added was. Not within lanes. Fails
  * only where the ranks cannot talk. */
-Status gradient_exchange_finish(GradientExchange *exchange, Diag *diag);
+Status gradient_exchange_finish(GradientExchange *x, Diag *diag);
 
 #endif
