@@ -3,6 +3,7 @@
 #include "io/files/sandbox.h"
 #include "io/formats/modelfile.h"
 #include "ir/irtext.h"
+#include "ir/mapped.h"
 #include "ir/quantised.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
@@ -11,8 +12,10 @@
 #include <fcntl.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -259,8 +262,16 @@ static void test_equal_bytes(void **state) {
     Bytes fourth = slurp(path_of("b.h5"));
     assert_true(bytes_equal(first, fourth));
     model_destroy(model);
+    /* So does one of which nothing was read yet: hashes are found while it is written. */
+    assert_ok(modelfile_read(&model, path_of("a.h5"), &OPS, false, diag), diag);
+    assert_true(tensor_is_unread(&model->graph->storages[0]->tensor));
+    assert_ok(modelfile_write(model, path_of("b.h5"), NULL, diag), diag);
+    Bytes fifth = slurp(path_of("b.h5"));
+    assert_true(bytes_equal(first, fifth));
+    model_destroy(model);
     diag_destroy(diag);
     free(first.data), free(second.data), free(third.data), free(fourth.data);
+    free(fifth.data);
 }
 
 /* Bytes of a file that mean no quantised tensor, though they are what was hashed: such a
@@ -530,6 +541,32 @@ static bool has_filters(void) {
 #endif
 }
 
+/* The child waits for what the caller does beside it. */
+static bool work_wait(void *state, Text *reply) {
+    const atomic_int *done = state;
+    while (!atomic_load(done)) usleep(1000);
+    text_add(reply, "%d", atomic_load(done));
+    return true;
+}
+
+static void finish_beside(void *state) {
+    atomic_store((atomic_int *)state, 7);
+}
+
+static void test_beside(void **state) {
+    (void)state;
+    const SandboxLimits limits = {2, 10, (size_t)64 << 20, 4096};
+    atomic_int *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    Text reply = {0};
+    assert_true(done != MAP_FAILED);
+    assert_int_equal(sandbox_run_beside(&reply, work_wait, finish_beside, done, &limits),
+                     SANDBOX_DONE);
+    assert_string_equal(reply.data, "7");
+    text_free(&reply);
+    munmap(done, sizeof *done);
+}
+
 static void test_closed(void **state) {
     (void)state;
     SandboxLimits limits = {2, 10, (size_t)256 << 20, 4096, .closed = true};
@@ -603,6 +640,6 @@ int main(void) {
         cmocka_unit_test(test_mutants),         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_swapped_weights), cmocka_unit_test(test_not_writable),
         cmocka_unit_test(test_not_a_model),     cmocka_unit_test(test_sandbox),
-        cmocka_unit_test(test_closed)};
+        cmocka_unit_test(test_closed),          cmocka_unit_test(test_beside)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
