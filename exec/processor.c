@@ -36,8 +36,27 @@ static const Libraries LIBRARIES[PROCESSOR_COUNT] = {
 
 /* ---- what this processor has ---- */
 
-#ifdef COMPRESS_LEVELS
+#ifdef __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
+
+/* The registers are large, so Linux gives them to programs that ask for them (from 5.16
+ * on: Documentation/arch/x86/xstate.rst); threads that are started later have them,
+ * too. */
+static bool ask_for_tiles(void) {
+    enum { REQUEST = 0x1023, TILE_DATA = 18 };
+    enum { BF16 = 1 << 22, TILE = 1 << 24, INT8 = 1 << 25, ALL = BF16 | TILE | INT8 };
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & ALL) == ALL &&
+           syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
+#else
+static bool ask_for_tiles(void) {
+    return false;
+}
+#endif
+
+#ifdef COMPRESS_LEVELS
 
 /* The builtin asks whether the operating system saves the registers, too. cpuid tells
  * what it has no names for. */
@@ -113,17 +132,22 @@ static Processor find_level(const char *name) {
 /* The one choice of the program that no argument carries: kernels are looked up where
  * nothing but their operands is at hand. Written before main, never again. */
 static Processor chosen;
-static bool fixed;
+static bool fixed, tiles;
 
 __attribute__((constructor)) static void choose(void) {
     const Processor wanted = find_level(getenv(VARIABLE));
     fixed = processor_has(wanted);
     chosen = fixed ? wanted : best_level();
+    tiles = ask_for_tiles();
     blas_suit(LIBRARIES[chosen].core);
 }
 
 bool processor_fixed(void) {
     return fixed;
+}
+
+bool processor_tiles(void) {
+    return tiles;
 }
 
 Processor processor_level(void) {

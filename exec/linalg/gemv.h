@@ -53,8 +53,15 @@ typedef enum StepWeights {
 enum { INTEGER_MOST = 127, INTEGER_COLUMNS_MAX = 1 << 16 };
 
 /* Ways to sum products of whole numbers: in plain C, of pairs of 16 bits (SSE4.1, AVX2,
- * AVX-512), of quads of 8 bits (AVX-512 VNNI). */
-typedef enum IntegerWay { INTEGER_PLAIN, INTEGER_PAIRS, INTEGER_QUADS } IntegerWay;
+ * AVX-512), of quads of 8 bits (AVX-512 VNNI), of tiles (AMX; int4 is summed in quads
+ * there). */
+typedef enum IntegerWay {
+    INTEGER_PLAIN,
+    INTEGER_PAIRS,
+    INTEGER_QUADS,
+    INTEGER_TILES,
+    INTEGER_WAYS
+} IntegerWay;
 
 typedef struct Matrix {
     int64_t rows, columns; /* M, K */

@@ -6,6 +6,7 @@
  * end. The sums are whole numbers, so that every way to take them gives the same; what
  * follows is one product, one product and one sum in float, none of them fused (this file
  * is compiled so). Results are the same bytes on every processor. */
+#include "exec/linalg/tiles.h"
 #include "exec/loops/integer_rows.h"
 
 #include <string.h>
@@ -23,13 +24,29 @@ enum {
 typedef void Tile(const uint8_t *w, int64_t gap, const char *x, int64_t ldx,
                   int64_t quads, uint32_t *sums);
 
-/* One way to take sums: tiles of 1 to `rows` rows, as wide as rows leave room for, and of
- * one panel. */
-typedef struct Way {
+/* What goes to y: columns first .. last - 1. */
+typedef struct Target {
+    int64_t first, last;
+    const float *scale, *bias;
+    float *y;
+    int64_t ldy;
+} Target;
+
+/* Puts the products of the matrix with the first `count` rounded rows to y, from its row
+ * t on. */
+typedef struct Way Way;
+typedef void Block(const Way *way, const Matrix *matrix, const RoundedRows *rows,
+                   int64_t count, const Target *to, int64_t t);
+static Block times_block;
+
+/* One way to take sums: in registers, by tiles of 1 to `rows` rows, as wide as rows leave
+ * room for, and of one panel; or without them. */
+struct Way {
+    Block *block;
     int rows, panels, solo_panels; /* solo: with one row */
-    int bytes;                     /* of a number of x */
+    int bytes, unit; /* of a number of x; numbers of a row, a multiple of these */
     Tile *wide[ROWS_MAX], *narrow[ROWS_MAX];
-} Way;
+};
 
 /* Defines a tile of a fixed size: of `way` with `per` vectors `type` for each panel and
  * row. Sums that are one struct, without loops around the tile's own, stay in registers.
@@ -65,7 +82,7 @@ ALWAYS_INLINE void plain_join(uint32_t *sums, int count) {
 }
 DEFINE_TILE(plain, , PlainSum, PANEL_ROWS, 1, 1)
 
-static const Way PLAIN = {1, 1, 1, 1, {plain_1_1}, {plain_1_1}};
+static const Way PLAIN = {times_block, 1, 1, 1, 1, QUAD, {plain_1_1}, {plain_1_1}};
 
 /* ---- pairs of 16 bits ---- */
 
@@ -151,10 +168,12 @@ DEFINE_PAIRS(1, 8)
 #define PAIRS_NARROW pairs_1_2
 #define PAIRS_WIDE   pairs_1_1
 #endif
-static const Way PAIRS = {PAIR_ROWS,
+static const Way PAIRS = {times_block,
+                          PAIR_ROWS,
                           1,
                           PAIR_SOLO,
                           sizeof(int16_t),
+                          QUAD,
                           {PAIRS_WIDE, PAIRS_NARROW},
                           {pairs_1_1, PAIRS_NARROW}};
 #endif
@@ -206,15 +225,22 @@ DEFINE_QUADS(1, 7)
 DEFINE_QUADS(3, 8)
 DEFINE_QUADS(1, 8)
 static const Way QUADS = {
-    8, 3, 8, 1,
+    times_block, 8, 3, 8, 1, QUAD,
     {quads_8_1, quads_3_2, quads_3_3, quads_3_4, quads_3_5, quads_3_6, quads_3_7, quads_3_8},
     {quads_1_1, quads_1_2, quads_1_3, quads_1_4, quads_1_5, quads_1_6, quads_1_7, quads_1_8}};
 /* clang-format on */
+
+/* ---- tiles of 8 bits: AMX, which no level has ---- */
+
+static Block times_tiles;
+static const Way TILES = {times_tiles,    TILE_PAIR,  2,      2,
+                          sizeof(int8_t), TILE_BYTES, {NULL}, {NULL}};
 #endif
 
 /* The way `wanted`, NULL where this set or this processor has not got it. */
 static const Way *find_way(IntegerWay wanted) {
 #ifdef __AVX512BW__
+    if (wanted == INTEGER_TILES) return processor_tiles() ? &TILES : NULL;
     if (wanted == INTEGER_QUADS)
         return __builtin_cpu_supports("avx512vnni") ? &QUADS : NULL;
 #endif
@@ -229,14 +255,6 @@ bool REAL_FN(integer_has)(IntegerWay way) {
 }
 
 /* ---- products ---- */
-
-/* What goes to y: columns first .. last - 1. */
-typedef struct Target {
-    int64_t first, last;
-    const float *scale, *bias;
-    float *y;
-    int64_t ldy;
-} Target;
 
 /* Sums as real numbers, plus the bias where there is one. */
 ALWAYS_INLINE void scale_panel(const uint32_t *sums, uint32_t excess, float scale,
@@ -266,8 +284,6 @@ static void put_panel(const Target *to, int64_t column, float scale, uint32_t ex
     }
 }
 
-/* The panels from..to of the matrix times the first `count` rounded rows; their first
- * row of y is `t`. */
 static void times_block(const Way *way, const Matrix *matrix, const RoundedRows *rows,
                         int64_t count, const Target *to, int64_t t) {
     const int64_t quads = (matrix->columns + QUAD - 1) / QUAD, gap = quads * GROUP;
@@ -294,6 +310,82 @@ static void times_block(const Way *way, const Matrix *matrix, const RoundedRows 
     }
 }
 
+/* ---- products by tiles ---- */
+
+#ifdef __AVX512BW__
+
+/* Two panels of weights, and what is multiplied of them: their whole steps of 64 columns,
+ * and what is left of columns behind those, with zeros. */
+typedef struct PanelPair {
+    const uint8_t *first, *second;
+    int64_t steps;
+    bool left;
+    _Alignas(TILE_BYTES) uint8_t rest[2][TILE_LINES * TILE_BYTES];
+} PanelPair;
+
+static void take_panels(PanelPair *pair, const Matrix *matrix, int64_t panel, bool both) {
+    const int64_t quads = (matrix->columns + QUAD - 1) / QUAD;
+    pair->first = (const uint8_t *)matrix->data + panel * quads * GROUP;
+    pair->second = pair->first + (both ? quads * GROUP : 0);
+    pair->steps = quads / TILE_LINES;
+    pair->left = quads % TILE_LINES != 0;
+    if (!pair->left) return;
+    const int64_t done = pair->steps * TILE_LINES, bytes = (quads - done) * GROUP;
+    memset(pair->rest, 0, sizeof pair->rest);
+    memcpy(pair->rest[0], pair->first + done * GROUP, (size_t)bytes);
+    memcpy(pair->rest[1], pair->second + done * GROUP, (size_t)bytes);
+}
+
+/* Sums of up to 32 rows, [row][lane], lanes of both panels one after the other. */
+TILES_TARGET static void sum_tiles(const PanelPair *pair, const char *x, int64_t ldx,
+                                   bool below, uint32_t *sums) {
+    const uint8_t *first = pair->first, *second = pair->second;
+    tiles_zero(below);
+    for (int64_t step = 0; step < pair->steps; step++) {
+        TILES_ADD(_tile_dpbsud, below, x, ldx, first, second, GROUP);
+        first += TILE_LINES * GROUP, second += TILE_LINES * GROUP, x += TILE_BYTES;
+    }
+    if (pair->left)
+        TILES_ADD(_tile_dpbsud, below, x, ldx, pair->rest[0], pair->rest[1], GROUP);
+    tiles_store(below, sums, 2 * PANEL_ROWS * sizeof *sums);
+}
+
+/* The products of the rows from..end, `at_once` at a time. */
+TILES_TARGET static void times_rows(const Matrix *matrix, const RoundedRows *rows,
+                                    int64_t from, int64_t end, int64_t at_once,
+                                    const Target *to, int64_t t) {
+    _Alignas(TILE_BYTES) uint32_t sums[TILE_PAIR * 2 * PANEL_ROWS];
+    const int64_t panels = (to->last + PANEL_ROWS - 1) / PANEL_ROWS;
+    const bool below = at_once > TILE_LINES;
+    PanelPair pair;
+    tiles_open(below ? TILE_LINES : at_once, below ? at_once - TILE_LINES : 0);
+    for (int64_t p = to->first / PANEL_ROWS; p < panels; p += 2) {
+        const int both = p + 1 < panels;
+        take_panels(&pair, matrix, p, both);
+        for (int64_t row = from; row < end; row += at_once) {
+            sum_tiles(&pair, rows->number + row * rows->step, rows->step, below, sums);
+            for (int64_t i = 0; i < at_once * (1 + both); i++) {
+                const int64_t r = row + i / (1 + both), half = i % (1 + both);
+                put_panel(to, (p + half) * PANEL_ROWS, rows->scale[r],
+                          OFFSET * (uint32_t)rows->sum[r],
+                          sums + (2 * (r - row) + half) * PANEL_ROWS,
+                          to->y + (t + r) * to->ldy);
+            }
+        }
+    }
+    tiles_close();
+}
+
+static void times_tiles(const Way *way, const Matrix *matrix, const RoundedRows *rows,
+                        int64_t count, const Target *to, int64_t t) {
+    const int64_t whole = count - count % way->rows;
+    if (whole) times_rows(matrix, rows, 0, whole, way->rows, to, t);
+    if (whole < count) times_rows(matrix, rows, whole, count, count - whole, to, t);
+}
+#endif
+
+/* ---- all ---- */
+
 void REAL_FN(integer_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t first,
                                int64_t last, const float *bias, const float *x,
                                int64_t ldx, float *y, int64_t ldy, int64_t count) {
@@ -305,20 +397,20 @@ void REAL_FN(integer_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t 
     const Way *way = find_way(wanted);
     RoundedRows rows;
     int64_t most =
-        rounded_room(&rows, matrix->columns, matrix->columns, way->bytes, QUAD);
-    if (most > ROWS_MAX) most -= most % ROWS_MAX;
+        rounded_room(&rows, matrix->columns, matrix->columns, way->bytes, way->unit);
+    if (most > way->rows) most -= most % way->rows;
     const Target to = {first, last, matrix_scales(matrix), bias, y, ldy};
     for (int64_t t = 0, n; t < count; t += n) {
         n = count - t < most ? count - t : most;
         REAL_FN(round_rows)(&rows, x + t * ldx, ldx, n);
-        times_block(way, matrix, &rows, n, &to, t);
+        way->block(way, matrix, &rows, n, &to, t);
     }
 }
 
 void REAL_FN(integer_times)(const Matrix *matrix, int64_t first, int64_t last,
                             const float *bias, const float *x, int64_t ldx, float *y,
                             int64_t ldy, int64_t count) {
-    IntegerWay way = INTEGER_QUADS;
+    IntegerWay way = count < TILE_LINES ? INTEGER_QUADS : INTEGER_TILES;
     while (!find_way(way)) way--;
     REAL_FN(integer_times_by)(way, matrix, first, last, bias, x, ldx, y, ldy, count);
 }

@@ -283,7 +283,7 @@ static const Way QUADS = {8,
 /* A way that integer_has says there is. */
 static const Way *find_way(IntegerWay wanted) {
 #ifdef __AVX512BW__
-    if (wanted == INTEGER_QUADS) return &QUADS;
+    if (wanted >= INTEGER_QUADS) return &QUADS;
 #endif
 #ifdef __SSE4_1__
     if (wanted == INTEGER_PAIRS) return &PAIRS;
