@@ -1,7 +1,7 @@
-"""Times the same in PyTorch (eager, float32): a step of training (forward, backward, AdamW), a
+"""Times the same in PyTorch (eager; float32, or products in bfloat16 by autocast): a step of training (forward, backward, AdamW), a
 forward run, or a token of a text that is being written.
 
-    /usr/bin/python3 bench/peer_step.py train|infer CONFIG.json BATCH TOKENS THREADS [REPEATS] [BATCHES]
+    /usr/bin/python3 bench/peer_step.py train|train_bf16|infer CONFIG.json BATCH TOKENS THREADS [REPEATS] [BATCHES]
     /usr/bin/python3 bench/peer_step.py decode CONFIG.json TOKENS CONTEXT THREADS
 
 Arguments and what is printed are those of bench/step.c; weights are drawn. Texts fill their batch, so
@@ -197,16 +197,17 @@ def main():
 
     def train():
         optimizer.zero_grad(set_to_none=True)
-        logits = model(x)
-        nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), y).backward()
+        with torch.autocast("cpu", torch.bfloat16, mode == "train_bf16"):
+            logits = model(x)
+        nn.functional.cross_entropy(logits.float().reshape(-1, logits.shape[-1]), y).backward()
         optimizer.step()
 
     def infer():
         with torch.inference_mode():
             model(x)
 
-    step = train if mode == "train" else infer
-    model.train(mode == "train")
+    step = infer if mode == "infer" else train
+    model.train(mode != "infer")
     times = []
     for repeat in range(repeats + 1):
         count = batches if repeat else 1

@@ -10,7 +10,7 @@ bool bf16_native(void) {
 }
 
 const char *bf16_products(void) {
-    return bf16_native() ? "avx512_bf16" : "float";
+    return bf16_tiles_here() ? "amx_bf16" : bf16_native() ? "avx512_bf16" : "float";
 }
 
 static void round_floats(float *restrict out, const float *restrict in, int64_t count) {

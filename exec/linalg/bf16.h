@@ -1,10 +1,11 @@
 /* bf16: products of matrices whose elements are rounded to bfloat16 (float's range, 8
  * bits of precision) and whose sums are float, as mixed-precision training has them.
  *
- * Where the processor multiplies such numbers (AVX512_BF16, twice the rate of float) this
- * is done by kernels of ours; elsewhere, and with --processor, whose levels do not have
- * it, the rounded values are multiplied as floats, at the speed of float. What is
- * multiplied is the same; sums differ in their last bits, as between processors.
+ * Where the processor multiplies such numbers (AVX512_BF16, up to twice the rate of
+ * float; tiles of AMX, five times and more) this is done by kernels of ours; elsewhere,
+ * and with --processor, whose levels do not have it, the rounded values are multiplied as
+ * floats, at the speed of float. What is multiplied is the same; sums differ in their
+ * last bits, as between processors.
  *
  * Every element is one sum in a fixed order over k, so a row of a product depends on its
  * operands alone: not on the rows computed with it, nor on threads. (As floats that is
@@ -21,7 +22,7 @@
 /* Whether the processor's own instructions are used. */
 bool bf16_native(void);
 
-/* What multiplies, for records: "avx512_bf16" or "float". */
+/* What multiplies, for records: "amx_bf16", "avx512_bf16" or "float". */
 const char *bf16_products(void);
 
 /* Which products a matrix W[rows, columns] takes part in: with its rows, a W^T, with its

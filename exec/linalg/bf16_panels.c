@@ -5,15 +5,29 @@
  * by as many panels of rows as fit half of a second-level cache. */
 #include "exec/linalg/bf16_panels.h"
 
+#include "exec/linalg/tiles.h"
+#include "exec/processor.h"
+
+/* Of the sums in registers, where there are no tiles, and of panels. */
 enum { TILE_ROWS = 12, TILE_COLUMNS = 32 };
 
+bool bf16_tiles_here(void) {
+    return bf16_panels_here() && processor_tiles();
+}
+
+/* Pairs that k elements are packed as. */
+static int64_t pairs_of(int64_t k) {
+    const int64_t step = bf16_tiles_here() ? TILE_BYTES / (int64_t)sizeof(uint32_t) : 1;
+    return ((k + 1) / 2 + step - 1) / step * step;
+}
+
 static size_t panel_bytes(int64_t count, int64_t k, int64_t width) {
-    const int64_t pairs = (count + width - 1) / width * width * ((k + 1) / 2);
+    const int64_t pairs = (count + width - 1) / width * width * pairs_of(k);
     return ((size_t)pairs * sizeof(uint32_t) + 63) / 64 * 64;
 }
 
 size_t bf16_left_bytes(int64_t count, int64_t k) {
-    return panel_bytes(count, k, TILE_ROWS);
+    return panel_bytes(count, k, bf16_tiles_here() ? 1 : TILE_ROWS);
 }
 
 size_t bf16_right_bytes(int64_t count, int64_t k) {
@@ -21,8 +35,6 @@ size_t bf16_right_bytes(int64_t count, int64_t k) {
 }
 
 #ifdef __x86_64__
-
-#include "exec/processor.h"
 
 #include <immintrin.h>
 
@@ -47,18 +59,33 @@ static __mmask16 first_lanes(int64_t count) {
 
 /* ---- packing ---- */
 
-/* `lanes` vectors that lie side by side, element j at x[j * step]: pair p goes to
- * out[p * width], where there is room for so many. */
-NATIVE static void pack_beside(uint32_t *out, int64_t width, int64_t room, const float *x,
-                               int64_t lanes, int64_t step, int64_t k) {
-    const __mmask16 in = first_lanes(lanes), to = first_lanes(room);
-    for (int64_t j = 0; j < k; j += 2, out += width) {
-        const __mmask16 second = j + 1 < k ? in : 0;
-        const __m512 low = _mm512_maskz_loadu_ps(in, x + j * step);
-        const __m512 high = _mm512_maskz_loadu_ps(second, x + (j + (second != 0)) * step);
+/* 16 pairs of up to 16 vectors, of which `left` elements are left, zeros behind them and
+ * in vectors that are not there. Vectors that lie side by side, element j at x[j * step]:
+ * r[p] gets pair p of all. */
+NATIVE static void take_beside(__m512i r[LANES], const float *x, int64_t lanes,
+                               int64_t step, int64_t left) {
+    const __mmask16 in = first_lanes(lanes);
+    for (int64_t p = 0; p < LANES; p++) {
+        const __mmask16 first = 2 * p < left ? in : 0, second = 2 * p + 1 < left ? in : 0;
+        const float *from = x + (first ? 2 * p * step : 0);
+        const __m512 low = _mm512_maskz_loadu_ps(first, from);
+        const __m512 high = _mm512_maskz_loadu_ps(second, from + (second ? step : 0));
         const __m512i l = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(low));
         const __m512i h = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(high));
-        _mm512_mask_storeu_epi32(out, to, _mm512_or_si512(l, _mm512_slli_epi32(h, 16)));
+        r[p] = _mm512_or_si512(l, _mm512_slli_epi32(h, 16));
+    }
+}
+
+/* Vectors that follow each other, vector i at x[i * next]: r[i] gets those of vector
+ * i. */
+NATIVE static void take_behind(__m512i r[LANES], const float *x, int64_t lanes,
+                               int64_t next, int64_t left) {
+    const __mmask16 low = first_lanes(left), high = first_lanes(left - LANES);
+    for (int64_t i = 0; i < LANES; i++) {
+        const float *from = x + (i < lanes ? i * next : 0);
+        r[i] = (__m512i)_mm512_cvtne2ps_pbh(
+            _mm512_maskz_loadu_ps(i < lanes ? high : 0, from + (high ? LANES : 0)),
+            _mm512_maskz_loadu_ps(i < lanes ? low : 0, from));
     }
 }
 
@@ -89,50 +116,61 @@ NATIVE static void turn(__m512i r[LANES]) {
     for (int i = 0; i < LANES; i++) r[i] = t[i];
 }
 
-/* `lanes` vectors that follow each other, vector i at x[i * next]. */
-NATIVE static void pack_behind(uint32_t *out, int64_t width, int64_t room, const float *x,
-                               int64_t lanes, int64_t next, int64_t k) {
-    const __mmask16 to = first_lanes(room);
-    for (int64_t j = 0; j < k; j += 2 * LANES) {
-        const __mmask16 low = first_lanes(k - j), high = first_lanes(k - j - LANES);
-        const int64_t pairs = at_most((k - j + 1) / 2, LANES);
-        __m512i r[LANES];
-        for (int64_t i = 0; i < LANES; i++) {
-            const float *from = x + (i < lanes ? i * next + j : 0);
-            r[i] = (__m512i)_mm512_cvtne2ps_pbh(
-                _mm512_maskz_loadu_ps(i < lanes ? high : 0, from + (high ? LANES : 0)),
-                _mm512_maskz_loadu_ps(i < lanes ? low : 0, from));
-        }
-        turn(r);
-        for (int64_t p = 0; p < pairs; p++, out += width)
-            _mm512_mask_storeu_epi32(out, to, r[p]);
-    }
-}
-
-/* Panels of so many vectors. */
-static void pack(uint32_t *out, int64_t width, const float *x, int64_t count, int64_t k,
-                 int64_t next, int64_t step) {
-    const int64_t panel = (k + 1) / 2 * width;
-    for (int64_t first = 0; first < count; first += width, out += panel)
+/* Pair by pair: that of vector i goes to out[p * width + i]. */
+NATIVE static void pack_panels(uint32_t *out, int64_t width, const float *x,
+                               int64_t count, int64_t k, int64_t next, int64_t step) {
+    const int64_t pairs = pairs_of(k);
+    __m512i r[LANES];
+    for (int64_t first = 0; first < count; first += width, out += pairs * width)
         for (int64_t lane = 0; lane < width; lane += LANES) {
             const int64_t left = count - first - lane, room = width - lane;
             const int64_t lanes = left > 0 ? at_most(at_most(left, room), LANES) : 0;
             const float *from = x + (left > 0 ? (first + lane) * next : 0);
-            if (step == 1)
-                pack_behind(out + lane, width, room, from, lanes, next, k);
-            else
-                pack_beside(out + lane, width, room, from, lanes, step, k);
+            for (int64_t p = 0; p < pairs; p += LANES) {
+                if (step == 1) {
+                    take_behind(r, from + 2 * p, lanes, next, k - 2 * p);
+                    turn(r);
+                } else {
+                    take_beside(r, from + 2 * p * step, lanes, step, k - 2 * p);
+                }
+                for (int64_t q = 0; q < LANES && p + q < pairs; q++)
+                    _mm512_mask_storeu_epi32(out + (p + q) * width + lane,
+                                             first_lanes(room), r[q]);
+            }
+        }
+}
+
+/* Vector by vector, for tiles. */
+NATIVE static void pack_rows(uint32_t *out, const float *x, int64_t count, int64_t k,
+                             int64_t next, int64_t step) {
+    const int64_t pairs = pairs_of(k);
+    __m512i r[LANES];
+    for (int64_t first = 0; first < count; first += LANES)
+        for (int64_t p = 0; p < pairs; p += LANES) {
+            const float *from = x + first * next + 2 * p * step;
+            const int64_t lanes = at_most(count - first, LANES);
+            if (step == 1) {
+                take_behind(r, from, lanes, next, k - 2 * p);
+            } else {
+                take_beside(r, from, lanes, step, k - 2 * p);
+                turn(r);
+            }
+            for (int64_t i = 0; i < lanes; i++)
+                _mm512_storeu_si512(out + (first + i) * pairs + p, r[i]);
         }
 }
 
 void bf16_pack_left(void *out, const float *x, int64_t count, int64_t k, int64_t next,
                     int64_t step) {
-    pack(out, TILE_ROWS, x, count, k, next, step);
+    if (bf16_tiles_here())
+        pack_rows(out, x, count, k, next, step);
+    else
+        pack_panels(out, TILE_ROWS, x, count, k, next, step);
 }
 
 void bf16_pack_right(void *out, const float *x, int64_t count, int64_t k, int64_t next,
                      int64_t step) {
-    pack(out, TILE_COLUMNS, x, count, k, next, step);
+    pack_panels(out, TILE_COLUMNS, x, count, k, next, step);
 }
 
 /* ---- products ---- */
@@ -179,10 +217,8 @@ NATIVE static void multiply_tile(const Tile *tile, const uint32_t *a, const uint
     }
 }
 
-void bf16_multiply(const void *left, const void *right, int64_t m, int64_t n, int64_t k,
-                   bool add, float *c) {
-    const uint32_t *a = left, *b = right;
-    const int64_t pairs = (k + 1) / 2;
+static void multiply_panels(const uint32_t *a, const uint32_t *b, int64_t m, int64_t n,
+                            int64_t pairs, bool add, float *c) {
     const int64_t fitting = BLOCK_BYTES / (TILE_ROWS * pairs * (int64_t)sizeof *a);
     const int64_t block = (fitting > 1 ? fitting : 1) * TILE_ROWS;
     for (int64_t first = 0; first < m; first += block)
@@ -195,6 +231,71 @@ void bf16_multiply(const void *left, const void *right, int64_t m, int64_t n, in
                                    .add = add};
                 multiply_tile(&tile, a + i * pairs, b + j * pairs, pairs);
             }
+}
+
+/* ---- products by tiles of AMX ---- */
+
+/* The sums of a block of rows, which lie one after the other at a, with 32 columns. */
+TILES_TARGET static void sum_tiles(const uint32_t *a, const uint32_t *b, int64_t pairs,
+                                   bool below) {
+    enum { LINE = TILE_COLUMNS * sizeof *b, HALF = TILE_COLUMNS / 2 };
+    const int64_t lda = pairs * (int64_t)sizeof *a;
+    for (int64_t p = 0; p < pairs; p += LANES, b += LANES * TILE_COLUMNS)
+        TILES_ADD(_tile_dpbf16ps, below, (const char *)(a + p), lda, b, b + HALF, LINE);
+}
+
+/* Columns of c that are fewer than 32 go through `room`: rows of 32. */
+NATIVE static void move_columns(float *to, int64_t of_to, const float *from,
+                                int64_t of_from, int64_t rows, int64_t columns) {
+    const __mmask16 first = first_lanes(columns), second = first_lanes(columns - LANES);
+    for (int64_t r = 0; r < rows; r++, to += of_to, from += of_from) {
+        _mm512_mask_storeu_ps(to, first, _mm512_maskz_loadu_ps(first, from));
+        if (second)
+            _mm512_mask_storeu_ps(to + LANES, second,
+                                  _mm512_maskz_loadu_ps(second, from + LANES));
+    }
+}
+
+/* The rows from..end of c, `at_once` at a time. Sums go on from what c is with `add`. */
+TILES_TARGET static void multiply_rows(const uint32_t *a, const uint32_t *b, int64_t from,
+                                       int64_t end, int64_t at_once, int64_t n,
+                                       int64_t pairs, bool add, float *c) {
+    _Alignas(64) float room[TILE_PAIR * TILE_COLUMNS];
+    const bool below = at_once > TILE_LINES;
+    tiles_open(below ? TILE_LINES : at_once, below ? at_once - TILE_LINES : 0);
+    for (int64_t j = 0; j < n; j += TILE_COLUMNS) {
+        const int64_t columns = at_most(n - j, TILE_COLUMNS);
+        const bool whole = columns == TILE_COLUMNS;
+        for (int64_t i = from; i < end; i += at_once) {
+            float *at = c + i * n + j, *to = whole ? at : room;
+            const int64_t stride = (whole ? n : TILE_COLUMNS) * (int64_t)sizeof *c;
+            if (add && !whole) move_columns(room, TILE_COLUMNS, at, n, at_once, columns);
+            if (add)
+                tiles_load(below, to, stride);
+            else
+                tiles_zero(below);
+            sum_tiles(a + i * pairs, b + j * pairs, pairs, below);
+            tiles_store(below, to, stride);
+            if (!whole) move_columns(at, n, room, TILE_COLUMNS, at_once, columns);
+        }
+    }
+    tiles_close();
+}
+
+static void multiply_tiles(const uint32_t *a, const uint32_t *b, int64_t m, int64_t n,
+                           int64_t pairs, bool add, float *c) {
+    const int64_t fitting = BLOCK_BYTES / (TILE_PAIR * pairs * (int64_t)sizeof *a);
+    const int64_t block = (fitting > 1 ? fitting : 1) * TILE_PAIR;
+    const int64_t whole = m - m % TILE_PAIR;
+    for (int64_t i = 0; i < whole; i += block)
+        multiply_rows(a, b, i, at_most(whole, i + block), TILE_PAIR, n, pairs, add, c);
+    if (whole < m) multiply_rows(a, b, whole, m, m - whole, n, pairs, add, c);
+}
+
+void bf16_multiply(const void *left, const void *right, int64_t m, int64_t n, int64_t k,
+                   bool add, float *c) {
+    (bf16_tiles_here() ? multiply_tiles : multiply_panels)(left, right, m, n, pairs_of(k),
+                                                           add, c);
 }
 
 #else

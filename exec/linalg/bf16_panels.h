@@ -1,10 +1,12 @@
-/* Panels of bfloat16, for processors that multiply them (AVX512_BF16): the inside of
+/* Panels of bfloat16, for processors that multiply them (AVX512_BF16, AMX): the inside of
  * exec/linalg/bf16.h.
  *
  * Two elements that follow each other in k are a pair of 32 bits. The left matrix of a
  * product is packed in panels of 12 rows, pair by pair, the right one in panels of 32
  * columns; both are vectors x_i of k elements, element j at x[i * next + j * step], where
- * next or step is 1. They are filled up with zeros. */
+ * next or step is 1. They are filled up with zeros. For AMX's tiles, which are used where
+ * they are, rows of the left matrix lie one after the other instead, and k is filled up
+ * to a multiple of 32. */
 #ifndef COMPRESS_EXEC_LINALG_BF16_PANELS_H
 #define COMPRESS_EXEC_LINALG_BF16_PANELS_H
 
@@ -15,6 +17,9 @@
 /* Whether the processor has the instructions, and --processor does not rule them out. The
  * other functions must not be called where not. */
 bool bf16_panels_here(void);
+
+/* Whether tiles are used. */
+bool bf16_tiles_here(void);
 
 /* Bytes of `count` vectors of k elements on either side; multiples of 64. */
 size_t bf16_left_bytes(int64_t count, int64_t k);
