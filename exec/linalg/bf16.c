@@ -13,6 +13,10 @@ const char *bf16_products(void) {
     return bf16_tiles_here() ? "amx_bf16" : bf16_native() ? "avx512_bf16" : "float";
 }
 
+int64_t bf16_unit(void) {
+    return bf16_left_unit();
+}
+
 static void round_floats(float *restrict out, const float *restrict in, int64_t count) {
     for (int64_t i = 0; i < count; i++) out[i] = bf16_to_float(bf16_from_float(in[i]));
 }

@@ -25,6 +25,9 @@ bool bf16_native(void);
 /* What multiplies, for records: "amx_bf16", "avx512_bf16" or "float". */
 const char *bf16_products(void);
 
+/* Rows of a product that are computed together: ranges of rows are best multiples. */
+int64_t bf16_unit(void);
+
 /* Which products a matrix W[rows, columns] takes part in: with its rows, a W^T, with its
  * columns, a W, or both. */
 typedef enum Bf16Sides { BF16_ROWS = 1, BF16_COLUMNS = 2 } Bf16Sides;

@@ -15,6 +15,10 @@ bool bf16_tiles_here(void) {
     return bf16_panels_here() && processor_tiles();
 }
 
+int64_t bf16_left_unit(void) {
+    return bf16_tiles_here() ? TILE_PAIR : TILE_ROWS;
+}
+
 /* Pairs that k elements are packed as. */
 static int64_t pairs_of(int64_t k) {
     const int64_t step = bf16_tiles_here() ? TILE_BYTES / (int64_t)sizeof(uint32_t) : 1;

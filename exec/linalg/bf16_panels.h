@@ -21,6 +21,9 @@ bool bf16_panels_here(void);
 /* Whether tiles are used. */
 bool bf16_tiles_here(void);
 
+/* Rows of the left matrix that are multiplied at a time. */
+int64_t bf16_left_unit(void);
+
 /* Bytes of `count` vectors of k elements on either side; multiples of 64. */
 size_t bf16_left_bytes(int64_t count, int64_t k);
 size_t bf16_right_bytes(int64_t count, int64_t k);

@@ -43,13 +43,13 @@ static inline void bf16_linear_times(const Call *call, Bf16Sides side, int64_t R
 }
 
 /* Rows of y and of dx, packed weights being shared; rows of dW, for each of which x is
- * packed anew. In whole panels. */
-enum { BF16_TILE_ROWS = 64, BF16_TILE_OUTER = 384, BF16_TILE_UNIT = 12 };
+ * packed anew. */
+enum { BF16_TILE_ROWS = 64, BF16_TILE_OUTER = 384 };
 
 static inline ProductGrid bf16_linear_grid(int64_t m, int64_t n, int64_t k, bool outer) {
     int64_t work = m * n * k;
     return (ProductGrid){product_side(m, outer ? BF16_TILE_OUTER : BF16_TILE_ROWS, &work),
-                         1, BF16_TILE_UNIT};
+                         1, bf16_unit()};
 }
 
 /* The rows of a range of y; with `add`, added to what it is. */
