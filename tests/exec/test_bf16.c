@@ -51,9 +51,9 @@ static void check(const Product *p) {
         }
 }
 
-static const int64_t SHAPES[][3] = {{1, 1, 1},    {1, 40, 3},   {12, 32, 2},
-                                    {13, 33, 31}, {5, 17, 100}, {40, 95, 65},
-                                    {64, 16, 33}, {3, 2, 770},  {200, 7, 64}};
+static const int64_t SHAPES[][3] = {
+    {1, 1, 1},    {1, 40, 3},   {12, 32, 2}, {13, 33, 31}, {5, 17, 100},
+    {40, 95, 65}, {64, 16, 33}, {3, 2, 770}, {200, 7, 64}, {59, 70, 40}};
 enum { SHAPE_COUNT = sizeof SHAPES / sizeof *SHAPES };
 
 static void test_rounding(void **state) {
