@@ -29,9 +29,9 @@ Processor processor_level(void);
  * what the level has is used, and instructions beyond it are not. */
 bool processor_fixed(void);
 
-/* Whether tiles of the processor's (AMX: exec/linalg/tiles.h) multiply bytes and bfloat16:
- * it has them, and the system lets the program use them. No level has them. Asked once,
- * before main. */
+/* Whether tiles of the processor's (AMX: exec/linalg/tiles.h) multiply bytes and
+ * bfloat16: it has them, and the system lets the program use them. No level has them.
+ * Asked once, before main. */
 bool processor_tiles(void);
 
 /* Whether this processor can run the kernels of a level, and the program has them. */

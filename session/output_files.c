@@ -68,18 +68,20 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
 
 /* ---- what may be replaced ---- */
 
-bool same_file(const char *a, const char *b) {
+static bool same_place(const char *a, const char *b) {
     struct stat x, y;
-    Arena *arena = arena_create();
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+bool same_file(const char *a, const char *b) {
+    if (same_place(a, b)) return true;
     const char *last = strrchr(a, '/'), *other = strrchr(b, '/');
-    if (stat(a, &x) != 0 || stat(b, &y) != 0) {
-        const bool named = strcmp(last ? last + 1 : a, other ? other + 1 : b) == 0;
-        if (!named || stat(path_folder(arena, a), &x) != 0 ||
-            stat(path_folder(arena, b), &y) != 0)
-            x.st_ino = y.st_ino + 1;
-    }
+    if (strcmp(last ? last + 1 : a, other ? other + 1 : b) != 0) return false;
+    Arena *arena = arena_create();
+    const bool same = same_place(path_folder(arena, a), path_folder(arena, b));
     arena_destroy(arena);
-    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return same;
 }
 
 /* Whether both are there, and writing `path` would replace `read`: it is the same file or

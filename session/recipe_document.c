@@ -6,10 +6,10 @@
 #include "io/files/file.h"
 #include "io/files/yaml.h"
 #include "passes/context.h"
+#include "session/output_files.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* A file while it, or what it extends, is read. */
 typedef struct OpenFile OpenFile;
@@ -108,12 +108,6 @@ static Tree *without_own_keys(Arena *arena, Tree *map) {
 }
 
 /* ---- files ---- */
-
-static bool same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
 
 /* Appends the files from the recipe down to `file`. */
 static void add_chain(Text *text, const OpenFile *file) {

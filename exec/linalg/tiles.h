@@ -73,7 +73,7 @@ TILES_INLINE void tiles_zero(bool below) {
     _tile_zero(TILE_SUM_11);
 }
 
-/* Sums from and to rows of 32, `stride` bytes apart. */
+/* Sums from rows of 32, `stride` bytes apart. */
 TILES_INLINE void tiles_load(bool below, const void *from, int64_t stride) {
     const char *at = from, *next = at + TILE_LINES * stride;
     _tile_loadd(TILE_SUM_00, at, stride);
@@ -83,6 +83,7 @@ TILES_INLINE void tiles_load(bool below, const void *from, int64_t stride) {
     _tile_loadd(TILE_SUM_11, next + TILE_BYTES, stride);
 }
 
+/* Sums to such rows. */
 TILES_INLINE void tiles_store(bool below, void *to, int64_t stride) {
     char *at = to, *next = at + TILE_LINES * stride;
     _tile_stored(TILE_SUM_00, at, stride);
