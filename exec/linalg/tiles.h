@@ -64,8 +64,16 @@ TILES_INLINE void tiles_close(void) {
     _tile_release();
 }
 
-/* Sums of 0, of the second block, too, with `below`. */
+/* What was written to memory before is there when tiles are loaded: gcc's intrinsics of
+ * loads do not tell it that they read. */
+TILES_INLINE void tiles_wait(void) {
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Sums of 0, of the second block, too, with `below`. What is multiplied then is to be
+ * there now. */
 TILES_INLINE void tiles_zero(bool below) {
+    tiles_wait();
     _tile_zero(TILE_SUM_00);
     _tile_zero(TILE_SUM_01);
     if (!below) return;
@@ -73,9 +81,10 @@ TILES_INLINE void tiles_zero(bool below) {
     _tile_zero(TILE_SUM_11);
 }
 
-/* Sums from rows of 32, `stride` bytes apart. */
+/* Sums from rows of 32, `stride` bytes apart, and the same of what is multiplied. */
 TILES_INLINE void tiles_load(bool below, const void *from, int64_t stride) {
     const char *at = from, *next = at + TILE_LINES * stride;
+    tiles_wait();
     _tile_loadd(TILE_SUM_00, at, stride);
     _tile_loadd(TILE_SUM_01, at + TILE_BYTES, stride);
     if (!below) return;
