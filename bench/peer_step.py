@@ -1,5 +1,5 @@
-"""Times the same in PyTorch (eager; float32, or products in bfloat16 by autocast): a step of training (forward, backward, AdamW), a
-forward run, or a token of a text that is being written.
+"""Times the same in PyTorch (eager; float32, or products in bfloat16 by autocast): a step of
+training (forward, backward, AdamW), a forward run, or a token of a text that is being written.
 
     /usr/bin/python3 bench/peer_step.py train|train_bf16|infer CONFIG.json BATCH TOKENS THREADS [REPEATS] [BATCHES]
     /usr/bin/python3 bench/peer_step.py decode CONFIG.json TOKENS CONTEXT THREADS

@@ -265,8 +265,7 @@ TILES_TARGET static void multiply_rows(const uint32_t *a, const uint32_t *b, int
                                        int64_t end, int64_t at_once, int64_t n,
                                        int64_t pairs, bool add, float *c) {
     _Alignas(64) float room[TILE_PAIR * TILE_COLUMNS];
-    const bool below = at_once > TILE_LINES;
-    tiles_open(below ? TILE_LINES : at_once, below ? at_once - TILE_LINES : 0);
+    const bool below = tiles_open(at_once);
     for (int64_t j = 0; j < n; j += TILE_COLUMNS) {
         const int64_t columns = at_most(n - j, TILE_COLUMNS);
         const bool whole = columns == TILE_COLUMNS;

@@ -38,9 +38,10 @@ enum {
 #define TILE_RIGHT_0 6
 #define TILE_RIGHT_1 7
 
-/* Shapes all tiles: the blocks have `above` (1 to 16) and `below` (0 to 16) rows; tiles
- * of a block without rows cannot be used. */
-TILES_INLINE void tiles_open(int64_t above, int64_t below) {
+/* Shapes all tiles for 1 to 32 rows, the first block having 16 of them where there are
+ * more. Returns whether the second block has any: its tiles cannot be used where not. */
+TILES_INLINE bool tiles_open(int64_t rows) {
+    const int64_t above = rows < TILE_LINES ? rows : TILE_LINES, below = rows - above;
     const uint8_t lines[8] = {
         [TILE_SUM_00] = (uint8_t)above, [TILE_SUM_01] = (uint8_t)above,
         [TILE_SUM_10] = (uint8_t)below, [TILE_SUM_11] = (uint8_t)below,
@@ -57,6 +58,7 @@ TILES_INLINE void tiles_open(int64_t above, int64_t below) {
         shapes.lines[tile] = lines[tile];
     }
     _tile_loadconfig(&shapes);
+    return below > 0;
 }
 
 /* Lets go of them, so that the system need not save them. */

@@ -5,6 +5,7 @@
  * each weight that is read, and widened where it is kept in fewer bits, is used for all
  * of them. */
 #include "exec/loops/loops.h"
+#include "exec/loops/target.h"
 
 #include "ir/half.h"
 
@@ -342,14 +343,6 @@ static int64_t tile_panels(const Sizes *sizes, int64_t left, int64_t n, int *wid
 }
 
 /* ---- products ---- */
-
-/* What goes to y: columns first .. last - 1; times scales, plus bias, where there are. */
-typedef struct Target {
-    int64_t first, last;
-    const float *scale, *bias;
-    float *y;
-    int64_t ldy;
-} Target;
 
 /* The sums of one vector with the panel whose first column is `column`. */
 static void put_panel(const Target *to, int64_t column, int64_t t, const Vec *sums) {

@@ -8,6 +8,7 @@
  * is compiled so). Results are the same bytes on every processor. */
 #include "exec/linalg/tiles.h"
 #include "exec/loops/integer_rows.h"
+#include "exec/loops/target.h"
 
 #include <string.h>
 
@@ -23,14 +24,6 @@ enum {
  * `gap` bytes apart, and of `n` rows of x, ldx bytes apart. */
 typedef void Tile(const uint8_t *w, int64_t gap, const char *x, int64_t ldx,
                   int64_t quads, uint32_t *sums);
-
-/* What goes to y: columns first .. last - 1. */
-typedef struct Target {
-    int64_t first, last;
-    const float *scale, *bias;
-    float *y;
-    int64_t ldy;
-} Target;
 
 /* Puts the products of the matrix with the first `count` rounded rows to y, from its row
  * t on. */
@@ -350,27 +343,30 @@ TILES_TARGET static void sum_tiles(const PanelPair *pair, const char *x, int64_t
     tiles_store(below, sums, 2 * PANEL_ROWS * sizeof *sums);
 }
 
+/* The results of `count` rows from `row` on in a panel, of which the sums of each lie
+ * beside those of another panel. */
+static void put_rows(const Target *to, int64_t panel, const RoundedRows *rows,
+                     int64_t row, int64_t count, int64_t t, const uint32_t *sums) {
+    for (int64_t r = row; r < row + count; r++, sums += 2 * PANEL_ROWS)
+        put_panel(to, panel * PANEL_ROWS, rows->scale[r], OFFSET * (uint32_t)rows->sum[r],
+                  sums, to->y + (t + r) * to->ldy);
+}
+
 /* The products of the rows from..end, `at_once` at a time. */
 TILES_TARGET static void times_rows(const Matrix *matrix, const RoundedRows *rows,
                                     int64_t from, int64_t end, int64_t at_once,
                                     const Target *to, int64_t t) {
     _Alignas(TILE_BYTES) uint32_t sums[TILE_PAIR * 2 * PANEL_ROWS];
     const int64_t panels = (to->last + PANEL_ROWS - 1) / PANEL_ROWS;
-    const bool below = at_once > TILE_LINES;
+    const bool below = tiles_open(at_once);
     PanelPair pair;
-    tiles_open(below ? TILE_LINES : at_once, below ? at_once - TILE_LINES : 0);
     for (int64_t p = to->first / PANEL_ROWS; p < panels; p += 2) {
-        const int both = p + 1 < panels;
+        const bool both = p + 1 < panels;
         take_panels(&pair, matrix, p, both);
         for (int64_t row = from; row < end; row += at_once) {
             sum_tiles(&pair, rows->number + row * rows->step, rows->step, below, sums);
-            for (int64_t i = 0; i < at_once * (1 + both); i++) {
-                const int64_t r = row + i / (1 + both), half = i % (1 + both);
-                put_panel(to, (p + half) * PANEL_ROWS, rows->scale[r],
-                          OFFSET * (uint32_t)rows->sum[r],
-                          sums + (2 * (r - row) + half) * PANEL_ROWS,
-                          to->y + (t + r) * to->ldy);
-            }
+            for (int half = 0; half <= both; half++)
+                put_rows(to, p + half, rows, row, at_once, t, sums + half * PANEL_ROWS);
         }
     }
     tiles_close();

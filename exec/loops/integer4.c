@@ -6,6 +6,7 @@
  * what follows is in float in order of the groups, none of it fused (this file is
  * compiled so): the same bytes on every processor. */
 #include "exec/loops/integer_rows.h"
+#include "exec/loops/target.h"
 
 #include "ir/half.h"
 
@@ -294,14 +295,6 @@ static const Way *find_way(IntegerWay wanted) {
 
 /* ---- products ---- */
 
-/* What goes to y: columns first .. last - 1. */
-typedef struct Target {
-    int64_t first, last;
-    const float *bias;
-    float *y;
-    int64_t ldy;
-} Target;
-
 /* The results of one row in the panel whose first column is `column`. */
 static void put_panel(const Target *to, int64_t column, float scale, const float *total,
                       float *y) {
@@ -351,7 +344,7 @@ void REAL_FN(integer4_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t
                                 int64_t last, const float *bias, const float *x,
                                 int64_t ldx, float *y, int64_t ldy, int64_t count) {
     const Way *way = find_way(wanted);
-    const Target to = {first, last, bias, y, ldy};
+    const Target to = {first, last, NULL, bias, y, ldy};
     RoundedRows rows;
     int64_t most = rounded_room(&rows, matrix->columns, matrix->group, 1, OCTET);
     if (most > way->rows) most -= most % way->rows;
