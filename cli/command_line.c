@@ -59,8 +59,8 @@ static const Flag flags[] = {
               "the same bytes on every processor that has v2, v3 or v4 of x86-64")},
     {"products", "LIBRARY",
      F_CHOICE(Flags, products, PRODUCTS_NAMES,
-              "what multiplies with weights in inference: packed, our own loops (auto); "
-              "openblas; onednn, if it is there, and in training as well")},
+              "what multiplies matrices of floats: packed, our own loops (auto); "
+              "openblas; onednn, if it is there")},
     {"prompt", "TEXT",
      F_STRING(Flags, prompt, "text to go on from, or sentence to translate",
               .empty = true)},

@@ -4,6 +4,7 @@
 #include "exec/linalg/blas.h"
 #include "exec/linalg/onednn.h"
 #include "exec/linalg/products.h"
+#include "exec/loops/loops.h"
 
 #include <limits.h>
 
@@ -38,7 +39,10 @@ GEMM_PLAIN(gemm_plain_f64, double)
 void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
               const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
               float *c, int64_t ldc) {
-    if (!fits(m, n, k, lda, ldb, ldc))
+    if (m > 1 && products_packed())
+        loops_here()->multiply(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                               ldc);
+    else if (!fits(m, n, k, lda, ldb, ldc))
         gemm_plain_f32(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     else if (m == 1 || !products_onednn() ||
              !onednn_gemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))

@@ -1,6 +1,6 @@
 /* Products of matrices in plain row-major terms, by what was chosen for them
- * (exec/linalg/products.h): OpenBLAS or, of floats, oneDNN; in loops where a size is
- * beyond what libraries count to.
+ * (exec/linalg/products.h): of floats our own loops, OpenBLAS or oneDNN, of doubles
+ * OpenBLAS; in plain loops where a size is beyond what libraries count to.
  *
  * Every call runs on the calling thread alone: parallelism is over samples, outside. */
 #ifndef COMPRESS_EXEC_LINALG_GEMM_H

@@ -1,10 +1,10 @@
-/* What multiplies the rows of linears in float where no gradient is wanted: our own loops
- * with packed weights (exec/linalg/packed.h), OpenBLAS, or oneDNN with weights packed
- * once (exec/linalg/onednn.h). All else in float, training included, is OpenBLAS's, or
- * oneDNN's where that was chosen. Results differ in last bits between them. Those of our
- * loops are one sum in order of the columns, with fused steps where the processor has
- * them (AVX2 with FMA, AVX-512: the same bytes), and depend neither on threads nor on the
- * rows that are computed together. */
+/* What multiplies matrices of floats: our own loops, OpenBLAS or oneDNN. Linears where no
+ * gradient is wanted have their weights packed by the first (exec/linalg/packed.h) and
+ * the last (exec/linalg/onednn.h); training and all else gives two matrices at a time
+ * (exec/linalg/gemm.h). Results differ in last bits between them. Those of our loops are
+ * sums in order of k, of two matrices in blocks, with fused steps where the processor has
+ * them (AVX2 with FMA, AVX-512: the same bytes), and depend neither on threads nor on
+ * what is computed together. Doubles, and products with a single row, are always OpenBLAS's. */
 #ifndef COMPRESS_EXEC_LINALG_PRODUCTS_H
 #define COMPRESS_EXEC_LINALG_PRODUCTS_H
 
@@ -28,12 +28,12 @@ typedef enum Products {
  * but OpenBLAS was held. */
 Status products_choose(Products products, Diag *diag);
 
-/* Whether oneDNN was chosen, or packed weights. */
+/* Whether oneDNN was chosen, or our own loops. */
 bool products_onednn(void);
 bool products_packed(void);
 
-/* What was chosen, for reports: the library's name and version, "packed weights"; NULL =
- * OpenBLAS. */
+/* What was chosen, for reports: the library's name and version, "packed weights" for our
+ * own loops; NULL = OpenBLAS. */
 const char *products_name(void);
 
 #endif

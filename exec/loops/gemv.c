@@ -5,6 +5,7 @@
  * each weight that is read, and widened where it is kept in fewer bits, is used for all
  * of them. */
 #include "exec/loops/loops.h"
+#include "exec/loops/panel.h"
 #include "exec/loops/target.h"
 
 #include "ir/half.h"
@@ -411,66 +412,21 @@ void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
 
 /* ---- floats that are packed while they are multiplied ---- */
 
-enum { QUAD = 4 };
-typedef VECTOR(float, 4 * QUAD) Four;
-
-/* to[j * PANEL_ROWS + i] = w[i * ldw + j] for i, j < QUAD. */
-ALWAYS_INLINE void turn_quad(const float *w, int64_t ldw, float *to) {
-    const Four a = *(const Four *)w, b = *(const Four *)(w + ldw),
-               c = *(const Four *)(w + 2 * ldw), d = *(const Four *)(w + 3 * ldw);
-    const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-               AB = __builtin_shufflevector(a, b, 2, 6, 3, 7),
-               cd = __builtin_shufflevector(c, d, 0, 4, 1, 5),
-               CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    *(Four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-    *(Four *)(to + PANEL_ROWS) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-    *(Four *)(to + 2 * PANEL_ROWS) = __builtin_shufflevector(AB, CD, 0, 1, 4, 5);
-    *(Four *)(to + 3 * PANEL_ROWS) = __builtin_shufflevector(AB, CD, 2, 3, 6, 7);
-}
-
-/* A panel of `lanes` rows w[lanes, K]. A line of the cache has 16 columns: rows that lie
- * a multiple of a page apart push each other's lines out, so each is read at once. */
-static void pack_rows(const float *w, int64_t K, int64_t lanes, float *to) {
-    int64_t k = 0;
-    for (; lanes == PANEL_ROWS && k + PANEL_ROWS <= K; k += PANEL_ROWS)
-        for (int lane = 0; lane < PANEL_ROWS; lane += QUAD)
-            for (int j = 0; j < PANEL_ROWS; j += QUAD)
-                turn_quad(w + lane * K + k + j, K, to + (k + j) * PANEL_ROWS + lane);
-    for (; k < K; k++)
-        for (int64_t lane = 0; lane < PANEL_ROWS; lane++)
-            to[k * PANEL_ROWS + lane] = lane < lanes ? w[lane * K + k] : 0;
-}
-
-/* A panel of `lanes` columns of w[K, ldw]. */
-static void pack_columns(const float *w, int64_t ldw, int64_t K, int64_t lanes,
-                         float *to) {
-    for (int64_t k = 0; k < K; k++, w += ldw, to += PANEL_ROWS) {
-        if (lanes == PANEL_ROWS)
-            memcpy(to, w, PANEL_ROWS * sizeof *to);
-        else
-            for (int64_t lane = 0; lane < PANEL_ROWS; lane++)
-                to[lane] = lane < lanes ? w[lane] : 0;
-    }
-}
-
 void REAL_FN(weights_times)(const Matrix *matrix, const float *w, bool transposed,
                             const float *bias, const float *x, int64_t ldx, float *y,
                             int64_t ldy, int64_t count, float *room) {
     const int64_t M = matrix->rows, K = matrix->columns, gap = matrix_panel_bytes(matrix);
     const Source in = {(const char *)room, matrix_step_bytes(matrix), gap, K, NULL};
     const Target to = {0, M, NULL, bias, y, ldy};
-    for (int64_t row = 0; row < M;) {
-        const int64_t column = row;
-        int64_t panels = 0;
-        for (; panels < PANELS && row < M; panels++, row += PANEL_ROWS) {
-            const int64_t lanes = M - row < PANEL_ROWS ? M - row : PANEL_ROWS;
-            float *panel = room + panels * K * PANEL_ROWS;
-            if (transposed)
-                pack_columns(w + row, M, K, lanes, panel);
-            else
-                pack_rows(w + row * K, K, lanes, panel);
-        }
-        times_panels(&in, STEP_F32, panels, column, x, ldx, count, &to);
+    enum { COLUMNS = PANELS * PANEL_ROWS };
+    for (int64_t row = 0; row < M; row += COLUMNS) {
+        const int64_t rows = M - row < COLUMNS ? M - row : COLUMNS;
+        const int64_t panels = (rows + PANEL_ROWS - 1) / PANEL_ROWS;
+        if (transposed)
+            panels_of_columns(w + row, M, K, rows, room);
+        else
+            panels_of_rows(w + row * K, K, K, rows, room);
+        times_panels(&in, STEP_F32, panels, row, x, ldx, count, &to);
     }
 }
 
