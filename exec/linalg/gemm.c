@@ -35,11 +35,16 @@ static bool fits(int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int6
 GEMM_PLAIN(gemm_plain_f32, float)
 GEMM_PLAIN(gemm_plain_f64, double)
 
-/* A single row is OpenBLAS's, which need not pack a matrix for it. */
+/* Whether our own loops are worth packing panels of 16 columns: not for fewer columns, a
+ * single row, or a few rows times a matrix that is transposed. */
+static bool fills_panels(bool trans_b, int64_t m, int64_t n) {
+    return n >= PANEL_ROWS && m >= (trans_b ? 12 : 2);
+}
+
 void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
               const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
               float *c, int64_t ldc) {
-    if (m > 1 && products_packed())
+    if (products_packed() && fills_panels(trans_b, m, n))
         loops_here()->multiply(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c,
                                ldc);
     else if (!fits(m, n, k, lda, ldb, ldc))

@@ -4,8 +4,9 @@
  * (exec/linalg/gemm.h). Results differ in last bits between them. Those of our loops are
  * sums in order of k, of two matrices in blocks, with fused steps where the processor has
  * them (AVX2 with FMA, AVX-512: the same bytes), and depend neither on threads nor on
- * what is computed together. Doubles, and products with a single row, are always
- * OpenBLAS's. */
+ * what is computed together. Doubles are always OpenBLAS's, and so are small products:
+ * with fewer than 16 columns, a single row, or fewer than 12 rows where the second matrix
+ * is transposed. */
 #ifndef COMPRESS_EXEC_LINALG_PRODUCTS_H
 #define COMPRESS_EXEC_LINALG_PRODUCTS_H
 

@@ -1,11 +1,12 @@
 /* Products of two matrices of floats that are used once, in training above all.
  *
- * Columns of the right operand are packed into panels of 16 (exec/linalg/gemv.h), a block
- * of k at a time, whose sums are added to those of the blocks before it in c. So an
- * element depends on its row, its column and their strides alone, whatever is cut. Rows
- * of the left operand are read where they are. Where k goes along its columns and these
- * are far apart, parts of it are copied first: numbers that lie a multiple of a page
- * apart push each other out of the cache. */
+ * A block of k is multiplied at a time, whose sums are added to those of the blocks
+ * before it in c. So an element depends on its row, its column and their strides alone,
+ * whatever is cut. Columns of the right operand are packed into panels of 16
+ * (exec/linalg/gemv.h), but for those of a small matrix and those that few rows are
+ * multiplied with, which are read where they are. So are rows of the left operand. Where
+ * k goes along its columns and these are far apart, parts of it are copied first: numbers
+ * that lie a multiple of a page apart push each other out of the cache. */
 #include "exec/loops/loops.h"
 #include "exec/loops/panel.h"
 
@@ -22,7 +23,8 @@ enum { LANES = 4, PANELS = 1, ROWS = 6 };
 #else
 enum { LANES = 4, PANELS = 1, ROWS = 2 };
 #endif
-enum { MIDDLE_PANELS = PANELS < 2 ? 1 : 2, PARTS = PANEL_ROWS / LANES };
+enum { MIDDLE_PANELS = PANELS < 2 ? 1 : 2, MIDDLE_ROWS = ROWS < 4 ? 2 : 4 };
+enum { PARTS = PANEL_ROWS / LANES };
 
 /* Columns and k of a block; of the left operand's copies, k, rows, and the floats from
  * one k to the next. */
@@ -32,7 +34,9 @@ enum {
     COPY_DEPTH = 128,
     COPY_ROWS = 384,
     COPY_STEP = COPY_ROWS + PANEL_ROWS,
-    NEAR_FLOATS = 1 << 14 /* of a left operand that is not copied, from first to last */
+    NEAR_FLOATS =
+        1 << 14,        /* of an operand that is read where it is, from first to last */
+    FEW_ROWS = 2 * ROWS /* for which nothing is packed */
 };
 
 typedef float __attribute__((vector_size(4 * LANES), aligned(1), may_alias)) Vec;
@@ -43,141 +47,162 @@ typedef struct Left {
     int64_t next, step;
 } Left;
 
-/* The right one: element (k, j) at x[k * ld + j], or with `turned` x[j * ld + k]; all
- * are multiplied by alpha. */
+/* The right one: element (k, j) at x[k * ld + j], or with `turned` x[j * ld + k]. */
 typedef struct Right {
     const float *x;
     int64_t ld;
     bool turned;
-    float alpha;
 } Right;
 
-/* Where products go; with `add`, added to what is there. */
+/* Panels of it, K columns of 16 each: from one column to the next, and from one panel to
+ * the next. */
+typedef struct Strips {
+    const float *w;
+    int64_t K, step, gap;
+} Strips;
+
+/* Where products go, times alpha; with `add`, added to what is there. */
 typedef struct Result {
     float *c;
     int64_t ldc;
+    float alpha;
     bool add;
 } Result;
 
 /* ---- tiles ---- */
 
-/* n rows times `panels` panels of K each. `step` is the left operand's. */
-ALWAYS_INLINE void sum_tile(int panels, int n, const float *w, int64_t K,
-                            const Left *left, int64_t step, const Result *to) {
-    typedef struct Held {
-        Vec sum[ROWS * PANELS * PARTS];
-    } Held;
+/* n rows times `panels` panels. `step` is the left operand's. */
+ALWAYS_INLINE void sum_tile(int panels, int n, const Strips *right, const Left *left,
+                            int64_t step, const Result *to) {
     const int wide = panels * PARTS;
-    const float *x = left->x;
-    Held held = {0};
+    Vec sum[ROWS * PANELS * PARTS];
+    const float *x = left->x, *w = right->w;
+#pragma GCC unroll 24
+    for (int i = 0; i < n * wide; i++) sum[i] = (Vec){0};
     for (int t = 0; t < n; t++)
         for (int p = 0; p < panels; p++)
             __builtin_prefetch(to->c + t * to->ldc + p * PANEL_ROWS);
-    for (int64_t k = 0; k < K; k++, w += PANEL_ROWS, x += step) {
+    for (int64_t k = 0; k < right->K; k++, w += right->step, x += step) {
         Vec row[PANELS * PARTS];
         for (int i = 0; i < wide; i++)
-            row[i] = *(const Vec *)(w + i / PARTS * K * PANEL_ROWS + i % PARTS * LANES);
+            row[i] = *(const Vec *)(w + i / PARTS * right->gap + i % PARTS * LANES);
         for (int t = 0; t < n; t++)
             for (int i = 0; i < wide; i++)
-                held.sum[t * wide + i] += row[i] * x[t * left->next];
+                sum[t * wide + i] += row[i] * x[t * left->next];
     }
-    for (int t = 0; t < n; t++)
-        for (int i = 0; i < wide; i++) {
-            Vec *at = (Vec *)(to->c + t * to->ldc + i * LANES);
-            if (to->add) held.sum[t * wide + i] += *at;
-            *at = held.sum[t * wide + i];
-        }
+#pragma GCC unroll 24
+    for (int i = 0; i < n * wide; i++) {
+        Vec *at = (Vec *)(to->c + i / wide * to->ldc + i % wide * LANES);
+        Vec result = to->alpha * sum[i];
+        if (to->add) result += *at;
+        *at = result;
+    }
 }
 
 /* Tiles of a fixed size; a left operand with its k side by side is read faster. */
-typedef void Tile(const float *w, int64_t K, const Left *left, const Result *to);
+typedef void Tile(const Strips *right, const Left *left, const Result *to);
 #define DEFINE_TILE(name, panels, n)                                                     \
-    static void name(const float *w, int64_t K, const Left *left, const Result *to) {    \
+    static void name(const Strips *right, const Left *left, const Result *to) {          \
         if (left->step == 1)                                                             \
-            sum_tile(panels, n, w, K, left, 1, to);                                      \
+            sum_tile(panels, n, right, left, 1, to);                                     \
         else                                                                             \
-            sum_tile(panels, n, w, K, left, left->step, to);                             \
+            sum_tile(panels, n, right, left, left->step, to);                            \
     }
-DEFINE_TILE(narrow_1, 1, 1)
-DEFINE_TILE(narrow_2, 1, 2)
-DEFINE_TILE(narrow, 1, ROWS)
-DEFINE_TILE(middle_1, MIDDLE_PANELS, 1)
-DEFINE_TILE(middle_2, MIDDLE_PANELS, 2)
-DEFINE_TILE(middle, MIDDLE_PANELS, ROWS)
-DEFINE_TILE(wide_1, PANELS, 1)
-DEFINE_TILE(wide_2, PANELS, 2)
-DEFINE_TILE(wide, PANELS, ROWS)
+#define DEFINE_TILES(name, panels)                                                       \
+    DEFINE_TILE(name##_1, panels, 1)                                                     \
+    DEFINE_TILE(name##_2, panels, 2)                                                     \
+    DEFINE_TILE(name##_4, panels, MIDDLE_ROWS)                                           \
+    DEFINE_TILE(name, panels, ROWS)
+#define TILES_OF(name)                                                                   \
+    { name##_1, name##_2, name##_4, name }
+DEFINE_TILES(narrow, 1)
+DEFINE_TILES(middle, MIDDLE_PANELS)
+DEFINE_TILES(wide, PANELS)
 
 /* Numbers of panels and of rows that there are tiles for. */
-enum { SIZES = 3 };
-static const int WIDTH[SIZES] = {1, MIDDLE_PANELS, PANELS}, HEIGHT[SIZES] = {1, 2, ROWS};
-static Tile *const TILES[SIZES][SIZES] = {
-    {narrow_1, narrow_2, narrow}, {middle_1, middle_2, middle}, {wide_1, wide_2, wide}};
+enum { WIDTHS = 3, HEIGHTS = 4 };
+static const int WIDTH[WIDTHS] = {1, MIDDLE_PANELS, PANELS};
+static const int HEIGHT[HEIGHTS] = {1, 2, MIDDLE_ROWS, ROWS};
+static Tile *const TILES[WIDTHS][HEIGHTS] = {TILES_OF(narrow), TILES_OF(middle),
+                                             TILES_OF(wide)};
 
 static int64_t at_most(int64_t count, int64_t most) {
     return count < most ? count : most;
 }
 
-/* The largest size that is at most `count`. */
-static int size_for(const int size[SIZES], int64_t count) {
-    int i = SIZES - 1;
+/* The last of `sizes` sizes that is at most `count`. */
+static int size_for(const int *size, int sizes, int64_t count) {
+    int i = sizes - 1;
     while (i > 0 && size[i] > count) i--;
     return i;
 }
 
-/* A tile of which c has fewer columns. */
-static void put_edge(Tile *tile, const float *w, int64_t K, const Left *left, int rows,
-                     int64_t columns, const Result *to) {
-    float room[ROWS * COLUMNS] = {0};
-    const size_t bytes = (size_t)columns * sizeof *room;
-    for (int t = 0; to->add && t < rows; t++)
-        memcpy(room + t * COLUMNS, to->c + t * to->ldc, bytes);
-    tile(w, K, left, &(Result){room, COLUMNS, to->add});
-    for (int t = 0; t < rows; t++) memcpy(to->c + t * to->ldc, room + t * COLUMNS, bytes);
-}
-
-/* All rows times the panels of at most COLUMNS columns. */
-static void put_panels(const float *panels, int64_t K, const Left *left, int64_t rows,
-                       int64_t columns, const Result *to) {
+/* Whole panels times all rows. */
+static void put_panels(const Strips *right, int64_t panels, const Left *left,
+                       int64_t rows, const Result *to) {
     for (int64_t t = 0; t < rows;) {
-        const int tall = size_for(HEIGHT, rows - t);
+        const int tall = size_for(HEIGHT, HEIGHTS, rows - t);
         const Left here = {left->x + t * left->next, left->next, left->step};
-        for (int64_t j = 0; j < columns;) {
-            const int across =
-                size_for(WIDTH, (columns - j + PANEL_ROWS - 1) / PANEL_ROWS);
-            Tile *tile = TILES[across][tall];
-            const Result at = {to->c + t * to->ldc + j, to->ldc, to->add};
-            if (WIDTH[across] * PANEL_ROWS <= columns - j)
-                tile(panels + j * K, K, &here, &at);
-            else
-                put_edge(tile, panels + j * K, K, &here, HEIGHT[tall], columns - j, &at);
-            j += WIDTH[across] * PANEL_ROWS;
+        for (int64_t p = 0; p < panels;) {
+            const int across = size_for(WIDTH, WIDTHS, panels - p);
+            const Strips strips = {right->w + p * right->gap, right->K, right->step,
+                                   right->gap};
+            const Result at = {to->c + t * to->ldc + p * PANEL_ROWS, to->ldc, to->alpha,
+                               to->add};
+            TILES[across][tall](&strips, &here, &at);
+            p += WIDTH[across];
         }
         t += HEIGHT[tall];
     }
 }
 
+/* A panel of which c has fewer columns. */
+static void put_edge(const Strips *right, const Left *left, int64_t rows, int64_t columns,
+                     const Result *to) {
+    float room[ROWS * PANEL_ROWS];
+    const size_t bytes = (size_t)columns * sizeof *room;
+    for (int64_t t = 0; t < rows;) {
+        const int tall = size_for(HEIGHT, HEIGHTS, rows - t), n = HEIGHT[tall];
+        const Left here = {left->x + t * left->next, left->next, left->step};
+        float *c = to->c + t * to->ldc;
+        memset(room, 0, (size_t)n * PANEL_ROWS * sizeof *room);
+        for (int i = 0; to->add && i < n; i++)
+            memcpy(room + i * PANEL_ROWS, c + i * to->ldc, bytes);
+        TILES[0][tall](right, &here, &(Result){room, PANEL_ROWS, to->alpha, to->add});
+        for (int i = 0; i < n; i++) memcpy(c + i * to->ldc, room + i * PANEL_ROWS, bytes);
+        t += n;
+    }
+}
+
 /* ---- blocks ---- */
 
-/* The columns j .. j + columns - 1 of the right operand. */
-static void pack_right(const Right *right, int64_t j, int64_t columns, int64_t K,
-                       float *to) {
-    const int64_t packed = (columns + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS * K;
+/* `columns` columns from j on, at most COLUMNS, which are packed into `room`; with `here`
+ * whole panels are read where they are. */
+static void put_columns(const Left *left, const Right *right, bool here, int64_t j,
+                        int64_t m, int64_t columns, int64_t K, float *room,
+                        const Result *to) {
+    const int64_t whole = columns / PANEL_ROWS, first = here ? whole * PANEL_ROWS : 0;
+    const Strips packed = {room, K, PANEL_ROWS, K * PANEL_ROWS};
+    const Strips found = {right->x + j, K, right->ld, PANEL_ROWS};
+    const float *from = right->x + (j + first) * (right->turned ? right->ld : 1);
     if (right->turned)
-        panels_of_rows(right->x + j * right->ld, right->ld, K, columns, to);
+        panels_of_rows(from, right->ld, K, columns - first, room);
     else
-        panels_of_columns(right->x + j, right->ld, K, columns, to);
-    for (int64_t i = 0; right->alpha != 1 && i < packed; i++) to[i] *= right->alpha;
+        panels_of_columns(from, right->ld, K, columns - first, room);
+    put_panels(here ? &found : &packed, whole, left, m, to);
+    if (whole * PANEL_ROWS == columns) return;
+    const Strips last = {room + (whole * PANEL_ROWS - first) * K, K, PANEL_ROWS, 0};
+    put_edge(&last, left, m, columns - whole * PANEL_ROWS,
+             &(Result){to->c + whole * PANEL_ROWS, to->ldc, to->alpha, to->add});
 }
 
 static void put_block(const Left *left, const Right *right, int64_t m, int64_t n,
                       int64_t K, const Result *to) {
-    _Alignas(64) float panels[COLUMNS * DEPTH];
-    for (int64_t j = 0; j < n; j += COLUMNS) {
-        const int64_t columns = at_most(n - j, COLUMNS);
-        pack_right(right, j, columns, K, panels);
-        put_panels(panels, K, left, m, columns, &(Result){to->c + j, to->ldc, to->add});
-    }
+    _Alignas(64) float room[COLUMNS * DEPTH];
+    const bool here = !right->turned && (K * right->ld <= NEAR_FLOATS || m <= FEW_ROWS);
+    for (int64_t j = 0; j < n; j += COLUMNS)
+        put_columns(left, right, here, j, m, at_most(n - j, COLUMNS), K, room,
+                    &(Result){to->c + j, to->ldc, to->alpha, to->add});
 }
 
 /* The same with copies of the left operand, whose rows are side by side. */
@@ -190,7 +215,7 @@ static void put_copied(const Left *left, const Right *right, int64_t m, int64_t 
             memcpy(copy + k * COPY_STEP, left->x + k * left->step + i,
                    (size_t)rows * sizeof *copy);
         put_block(&(Left){copy, 1, COPY_STEP}, right, rows, n, K,
-                  &(Result){to->c + i * to->ldc, to->ldc, to->add});
+                  &(Result){to->c + i * to->ldc, to->ldc, to->alpha, to->add});
     }
 }
 
@@ -206,8 +231,8 @@ void REAL_FN(multiply)(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t
     const bool copied = trans_a && k * lda > NEAR_FLOATS;
     const int64_t depth = copied ? COPY_DEPTH : DEPTH;
     Left left = {a, trans_a ? 1 : lda, trans_a ? lda : 1};
-    Right right = {b, ldb, trans_b, alpha};
-    Result to = {c, ldc, beta != 0};
+    Right right = {b, ldb, trans_b};
+    Result to = {c, ldc, alpha, beta != 0};
     if (beta != 0 || k == 0) scale_result(c, ldc, m, n, beta);
     for (int64_t first = 0; first < k; first += depth, to.add = true) {
         left.x = a + first * left.step;
