@@ -41,6 +41,7 @@ static bool fills_panels(bool trans_b, int64_t m, int64_t n) {
     return n >= PANEL_ROWS && m >= (trans_b ? 12 : 2);
 }
 
+/* A single row is OpenBLAS's, which need not pack a matrix for it as oneDNN does. */
 void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
               const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
               float *c, int64_t ldc) {

@@ -4,6 +4,7 @@
 #include "ir/quantised.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
+#include "tests/support/levels.h"
 #include "tests/support/rounding.h"
 
 #include <math.h>
@@ -169,13 +170,6 @@ static void check_case(Case *c) {
     check_range(c, 0, c->M, COUNT, whole);
     for (int64_t count = 1; c->kind == STEP_F32 && count <= COUNT; count++)
         check_later(c, count, whole);
-}
-
-/* Calls `check` with the loops of every level that this processor has. */
-static void for_levels(void (*check)(const Loops *loops)) {
-    check(loops_here());
-    for (Processor level = PROCESSOR_V2; level < PROCESSOR_COUNT; level++)
-        if (processor_has(level)) check(loops_at(level));
 }
 
 static void check_products(const Loops *loops) {

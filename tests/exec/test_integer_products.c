@@ -4,6 +4,7 @@
 #include "ir/quantised.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
+#include "tests/support/levels.h"
 
 #include <float.h>
 #include <math.h>
@@ -201,9 +202,7 @@ static void check_set(const Loops *loops) {
 
 static void test_ways(void **state) {
     (void)state;
-    check_set(loops_here());
-    for (Processor level = PROCESSOR_V2; level < PROCESSOR_COUNT; level++)
-        if (processor_has(level)) check_set(loops_at(level));
+    for_levels(check_set);
 }
 
 /* The longest rows that there may be, all numbers at their ends: sums near 2^30. */

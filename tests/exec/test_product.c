@@ -4,6 +4,7 @@
 #include "exec/loops/loops.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
+#include "tests/support/levels.h"
 
 #include <float.h>
 #include <math.h>
@@ -149,9 +150,7 @@ static void check_all(const Loops *loops) {
 
 static void test_products(void **state) {
     (void)state;
-    check_all(loops_here());
-    for (Processor level = PROCESSOR_V2; level < PROCESSOR_COUNT; level++)
-        if (processor_has(level)) check_all(loops_at(level));
+    for_levels(check_all);
 }
 
 /* No term at all: c is beta c. */
