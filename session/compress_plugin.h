@@ -23,8 +23,9 @@
 extern "C" {
 #endif
 
-/* What a plug-in is built for; another number is refused. */
-#define COMPRESS_PLUGIN_INTERFACE 1
+/* What a plug-in is built for. A program takes what was built for an earlier number, too,
+ * and refuses a later one. 2: `apply`. */
+#define COMPRESS_PLUGIN_INTERFACE 2
 
 /* What the value of an option is. */
 typedef enum CompressOptionKind {
@@ -101,6 +102,14 @@ typedef struct CompressHost {
 
     /* Says that the model does not fit, in a sentence; returns 1. */
     int (*fail)(CompressStep *step, const char *message);
+
+    /* Runs a pass of compress on the model, here and now, with options as a recipe has
+     * them (YAML: "{drop: [2, 5]}"; NULL = none): how layers, heads, units go that a
+     * plug-in has chosen. Afterwards weights are listed anew: indexes and what `weight`
+     * gave before hold no more. Where a plan cannot know what values decide, choose as
+     * many. Passes that train or measure, and those of plug-ins, are refused. What the
+     * pass notes is in the step's record under "applied". */
+    int (*apply)(CompressStep *step, const char *pass, const char *options);
 } CompressHost;
 
 /* A pass. */

@@ -2,10 +2,12 @@
 #include "session/plugin.h"
 
 #include "io/files/file.h"
+#include "io/files/yaml.h"
 #include "ir/half.h"
 #include "ir/quantised.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
+#include "passes/pipeline/inner_step.h"
 #include "session/compress_plugin.h"
 
 #include <dlfcn.h>
@@ -30,7 +32,7 @@ typedef union OptionValue {
 
 struct CompressStep {
     PassContext *ctx;
-    Graph *graph;
+    Model *model;
     Diag *diag;
     const PluginPass *pass;
     const OptionValue *options;
@@ -117,13 +119,15 @@ static CompressWeight describe_weight(const Graph *graph, const Node *leaf) {
 
 static void list_weights(CompressStep *step) {
     Arena *arena = step->ctx->arena;
-    const size_t most = (size_t)step->graph->node_count;
+    const Graph *graph = step->model->graph;
+    const size_t most = (size_t)graph->node_count;
+    step->count = 0;
     step->leaves = arena_array(arena, most, sizeof *step->leaves);
     step->weights = arena_array(arena, most, sizeof *step->weights);
-    for (Node *leaf = step->graph->first; leaf; leaf = leaf->next) {
+    for (Node *leaf = graph->first; leaf; leaf = leaf->next) {
         if (!leaf->storage || !dtype_is_real(leaf->storage->tensor.dtype)) continue;
         step->leaves[step->count] = leaf;
-        step->weights[step->count++] = describe_weight(step->graph, leaf);
+        step->weights[step->count++] = describe_weight(graph, leaf);
     }
 }
 
@@ -187,11 +191,29 @@ static Status write_weight(CompressStep *step, size_t index, const float *values
                              weight->name, (long long)wrong);
         }
     }
-    return storage_replace(step->graph, leaf, STORAGE_ALL_USERS, tensor, -1, step->diag);
+    return storage_replace(step->model->graph, leaf, STORAGE_ALL_USERS, tensor, -1,
+                           step->diag);
 }
 
 static int host_write(CompressStep *step, size_t index, const float *values) {
     return !is_weight(step, index) || hold(step, write_weight(step, index, values));
+}
+
+/* ---- other passes ---- */
+
+static Status apply_pass(CompressStep *step, const char *name, const char *options) {
+    Arena *arena = step->ctx->arena;
+    const char *place = arena_printf(arena, "%s in %s", name, step->pass->own->name);
+    Tree *tree = NULL;
+    if (options)
+        TRY(yaml_parse(&tree, arena, place, options, strlen(options), step->diag));
+    const Status status = inner_step_run(step->ctx, step->model, name, tree, step->diag);
+    list_weights(step);
+    return status;
+}
+
+static int host_apply(CompressStep *step, const char *pass, const char *options) {
+    return hold(step, apply_pass(step, pass, options));
 }
 
 /* ---- what the step leaves ---- */
@@ -223,16 +245,14 @@ static const CompressHost HOST = {
     .write = host_write,
     .record = host_record,
     .fail = host_fail,
+    .apply = host_apply,
 };
 
 static Status plugin_run(PassContext *ctx, Model *model, const void *options,
                          Diag *diag) {
     const PluginPass *pass = (const PluginPass *)ctx->pass;
-    CompressStep step = {.ctx = ctx,
-                         .graph = model->graph,
-                         .diag = diag,
-                         .pass = pass,
-                         .options = options};
+    CompressStep step = {
+        .ctx = ctx, .model = model, .diag = diag, .pass = pass, .options = options};
     list_weights(&step);
     ctx->unsure = true;
     const int failed = pass->own->run(&step, &HOST);
@@ -361,16 +381,16 @@ static const CompressPlugin *open_plugin(const char *path, Diag *diag) {
     void *symbol = dlsym(object, "compress_plugin");
     memcpy(&ask, &symbol, sizeof ask);
     const CompressPlugin *plugin = ask ? ask() : NULL;
-    if (!plugin || plugin->interface != COMPRESS_PLUGIN_INTERFACE || !plugin->name ||
-        !plugin->version || !plugin->passes) {
+    const bool fits = plugin && plugin->interface >= 1 &&
+                      plugin->interface <= COMPRESS_PLUGIN_INTERFACE;
+    if (!fits || !plugin->name || !plugin->version || !plugin->passes) {
         diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-                  "expected a plug-in for interface %d of compress, found %s",
+                  "expected a plug-in for interfaces 1 to %d of compress, found %s",
                   COMPRESS_PLUGIN_INTERFACE,
                   !ask      ? "no function compress_plugin"
                   : !plugin ? "none"
-                  : plugin->interface != COMPRESS_PLUGIN_INTERFACE
-                      ? "one for another interface"
-                      : "one without name, version or passes");
+                  : !fits   ? "one for another interface"
+                            : "one without name, version or passes");
         dlclose(object);
         return NULL;
     }

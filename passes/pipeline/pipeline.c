@@ -195,38 +195,6 @@ static void step_record(const StepRun *run) {
     tree_append(arena, steps, NULL, LOC_NONE, map);
 }
 
-/* Fails where the model has not what the step's pass needs, or has what it refuses:
- * before anything is done, on shapes alone, with the pass's message or else with one of
- * what it declares. */
-static Status step_fits(StepRun *run, Diag *diag) {
-    const Step *step = run->step;
-    const PassEffects effects = pass_effects(step->pass, step->options);
-    if (!effects.needs && !effects.refuses) return STATUS_OK;
-    const unsigned found = model_properties(run->model);
-    const unsigned lacks = effects.needs & ~found, hinders = effects.refuses & found;
-    if (!lacks && !hinders) return STATUS_OK;
-    Model *shapes = model_copy(run->model);
-    model_strip(shapes);
-    PassContext ctx = run->ctx;
-    ctx.plan = true;
-    ctx.model = shapes;
-    ctx.record = tree_new(ctx.arena, TREE_MAP, LOC_NONE);
-    Status status = step->pass->run(&ctx, shapes, step->options, diag);
-    model_destroy(shapes);
-    TRY(status);
-    Text names = {0};
-    properties_print(&names, lacks ? lacks : hinders);
-    status = step_fail(&run->ctx, diag,
-                       lacks ? "%s needs %s, which the model has not"
-                             : "%s does not work on a model with %s",
-                       step->pass->name, names.data);
-    if (!lacks && hinders == MODEL_QUANTISED)
-        diag_hint(diag, "quantize comes last; `cast: {dtype: f32}` makes its weights "
-                        "real numbers again");
-    text_free(&names);
-    return status;
-}
-
 static Status step_execute(StepRun *run, Diag *diag) {
     const Step *step = run->step;
     const DumpWhen dump = run->options->dump;
@@ -235,7 +203,7 @@ static Status step_execute(StepRun *run, Diag *diag) {
         return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
     step_prepare(run);
     if (dump == DUMP_BEFORE) TRY(dump_model(run, "before", diag));
-    TRY(step_fits(run, diag));
+    TRY(check_fits(&run->ctx, run->model, step->options, diag));
     TRY(step->pass->run(&run->ctx, run->model, step->options, diag));
     run->whole->guessed = run->ctx.guessed;
     TRY(step_check(run, diag));

@@ -1,10 +1,12 @@
-/* Checks after a step: structure, finite weights, and the promise of exactness. */
+/* Checks before and after a step: needs, structure, finite weights, and the promise of
+ * exactness. */
 #include "passes/pipeline/pipeline_check.h"
 
 #include "exec/ops.h"
 #include "exec/run/run.h"
 #include "ir/random.h"
 #include "ir/verify.h"
+#include "passes/fault.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -183,5 +185,34 @@ Status check_model(Model *model, const char *pass, bool weights, Diag *diag) {
     if (!weights) return STATUS_OK;
     status = graph_verify_weights(model->graph, diag);
     if (status != STATUS_OK) diag_note(diag, "in the weights that %s left", pass);
+    return status;
+}
+
+Status check_fits(const PassContext *ctx, Model *model, const void *options, Diag *diag) {
+    const Pass *pass = ctx->pass;
+    const PassEffects effects = pass_effects(pass, options);
+    if (!effects.needs && !effects.refuses) return STATUS_OK;
+    const unsigned found = model_properties(model);
+    const unsigned lacks = effects.needs & ~found, hinders = effects.refuses & found;
+    if (!lacks && !hinders) return STATUS_OK;
+    Model *shapes = model_copy(model);
+    model_strip(shapes);
+    PassContext trial = *ctx;
+    trial.plan = true;
+    trial.model = shapes;
+    trial.record = tree_new(ctx->arena, TREE_MAP, LOC_NONE);
+    Status status = pass->run(&trial, shapes, options, diag);
+    model_destroy(shapes);
+    TRY(status);
+    Text names = {0};
+    properties_print(&names, lacks ? lacks : hinders);
+    status = step_fail(&trial, diag,
+                       lacks ? "%s needs %s, which the model has not"
+                             : "%s does not work on a model with %s",
+                       pass->name, names.data);
+    if (!lacks && hinders == MODEL_QUANTISED)
+        diag_hint(diag, "quantize comes last; `cast: {dtype: f32}` makes its weights "
+                        "real numbers again");
+    text_free(&names);
     return status;
 }

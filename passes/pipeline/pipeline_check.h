@@ -1,8 +1,13 @@
-/* Checks that the pipeline makes after a step. Private to the pipeline. */
+/* Checks that the pipeline makes before and after a step. Private to the pipeline. */
 #ifndef COMPRESS_PASSES_PIPELINE_PIPELINE_CHECK_H
 #define COMPRESS_PASSES_PIPELINE_PIPELINE_CHECK_H
 
 #include "passes/pass.h"
+
+/* Fails where the model has not what the step's pass needs with these options, or has
+ * what it refuses: before anything is done, on shapes alone, with the pass's message or
+ * else with one of what it declares. */
+Status check_fits(const PassContext *ctx, Model *model, const void *options, Diag *diag);
 
 /* Runs both models in double precision on the same seeded input and compares the outputs
  * that both have. Linear layers that round what they read to 8 bits read real numbers

@@ -263,25 +263,29 @@ const char *data_option_next(const char **rest, Arena *arena) {
     return name;
 }
 
-/* Binds the options of a step whose pass is known. */
-static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
-                         Arena *arena, Diag *diag) {
+Status step_bind(Step *step, const Tree *options, Arena *arena, Diag *diag) {
     const Pass *pass = step->pass;
-    int errors = diag_errors(diag);
+    const int errors = diag_errors(diag);
     step->options = arena_alloc(arena, pass->options_size + 1);
     step->source.options = options;
     if (pass->defaults) memcpy(step->options, pass->defaults, pass->options_size);
-    if (options && options->kind != TREE_NULL && options->kind != TREE_MAP) {
-        diag_fail(diag, STATUS_RECIPE, options->loc, tree_path(arena, options),
-                  "expected a map of options, found %s", tree_kind_name(options->kind));
-        return;
-    }
+    if (options && options->kind != TREE_NULL && options->kind != TREE_MAP)
+        return diag_fail(diag, STATUS_RECIPE, options->loc, tree_path(arena, options),
+                         "expected a map of options, found %s",
+                         tree_kind_name(options->kind));
     fields_bind(options_of(pass), options, step->options, arena, STATUS_RECIPE, diag);
-    const char *rest = pass->data_options, *name;
-    while ((name = data_option_next(&rest, arena)))
-        check_data_option(recipe, step, options, name, arena, diag);
     if (pass->check && diag_errors(diag) == errors)
         pass->check(step->options, &step->source, diag);
+    return diag_errors(diag) == errors ? STATUS_OK : STATUS_RECIPE;
+}
+
+/* Binds the options of a step whose pass is known. */
+static void bind_options(const Recipe *recipe, Step *step, const Tree *options,
+                         Arena *arena, Diag *diag) {
+    const char *rest = step->pass->data_options, *name;
+    step_bind(step, options, arena, diag);
+    while ((name = data_option_next(&rest, arena)))
+        check_data_option(recipe, step, options, name, arena, diag);
 }
 
 /* The entry of a step's map that names its pass, NULL (and reported) when there is none

@@ -72,6 +72,11 @@ typedef struct Recipe {
 Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const char *path,
                    const char *folder, Diag *diag);
 
+/* Binds and checks the options of step->pass, a map, null or NULL, to step->options in
+ * the arena, reporting all errors (STATUS_RECIPE); what they name of the recipe, data
+ * sets and snapshots, is not looked for. `step` has its pass and source. */
+Status step_bind(Step *step, const Tree *options, Arena *arena, Diag *diag);
+
 /* Name that a step gives to a snapshot, NULL when it makes none. */
 const char *recipe_snapshot_made(const Step *step);
 

@@ -1,0 +1,18 @@
+/* Passes that another one runs within its step: how a plug-in changes a graph. */
+#ifndef COMPRESS_PASSES_PIPELINE_INNER_STEP_H
+#define COMPRESS_PASSES_PIPELINE_INNER_STEP_H
+
+#include "passes/pass.h"
+
+/* Runs the pass called `name` on the model of a step, with options as a recipe has them
+ * (a map, null or NULL), as a step would: bound, checked, verified. What it notes is put
+ * behind that of others in a list "applied" in the record of the step, with its options.
+ * Data sets are those of the recipe. When planning it is planned.
+ *
+ * Refused (STATUS_MODEL): passes that train or measure, whose state, snapshots and gates
+ * belong to steps of their own, and those of plug-ins. Other failures are those of the
+ * options and of the pass, at the places that `options` have. */
+Status inner_step_run(PassContext *step, Model *model, const char *name,
+                      const Tree *options, Diag *diag);
+
+#endif
