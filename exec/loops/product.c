@@ -61,10 +61,11 @@ typedef struct Strips {
     int64_t K, step, gap;
 } Strips;
 
-/* Where products go, times alpha; with `add`, added to what is there. */
+/* Where products go, times alpha: panels `gap` columns apart; with `add`, added to what
+ * is there. */
 typedef struct Result {
     float *c;
-    int64_t ldc;
+    int64_t ldc, gap;
     float alpha;
     bool add;
 } Result;
@@ -81,7 +82,7 @@ ALWAYS_INLINE void sum_tile(int panels, int n, const Strips *right, const Left *
     for (int i = 0; i < n * wide; i++) sum[i] = (Vec){0};
     for (int t = 0; t < n; t++)
         for (int p = 0; p < panels; p++)
-            __builtin_prefetch(to->c + t * to->ldc + p * PANEL_ROWS);
+            __builtin_prefetch(to->c + t * to->ldc + p * to->gap);
     for (int64_t k = 0; k < right->K; k++, w += right->step, x += step) {
         Vec row[PANELS * PARTS];
         for (int i = 0; i < wide; i++)
@@ -92,7 +93,9 @@ ALWAYS_INLINE void sum_tile(int panels, int n, const Strips *right, const Left *
     }
 #pragma GCC unroll 24
     for (int i = 0; i < n * wide; i++) {
-        Vec *at = (Vec *)(to->c + i / wide * to->ldc + i % wide * LANES);
+        const int panel = i % wide / PARTS;
+        Vec *at =
+            (Vec *)(to->c + i / wide * to->ldc + panel * to->gap + i % PARTS * LANES);
         Vec result = to->alpha * sum[i];
         if (to->add) result += *at;
         *at = result;
@@ -137,18 +140,28 @@ static int size_for(const int *size, int sizes, int64_t count) {
     return i;
 }
 
+/* The tile for rows from *t on. The last one begins earlier where a larger tile takes
+ * what would be several: rows come to the same twice, unless they are added. */
+static int height_for(int64_t *t, int64_t rows, bool add) {
+    const int tall = size_for(HEIGHT, HEIGHTS, rows - *t);
+    const bool covered = HEIGHT[tall] == rows - *t || tall + 1 == HEIGHTS;
+    if (add || covered || HEIGHT[tall + 1] > rows) return tall;
+    *t = rows - HEIGHT[tall + 1];
+    return tall + 1;
+}
+
 /* Whole panels times all rows. */
 static void put_panels(const Strips *right, int64_t panels, const Left *left,
                        int64_t rows, const Result *to) {
     for (int64_t t = 0; t < rows;) {
-        const int tall = size_for(HEIGHT, HEIGHTS, rows - t);
+        const int tall = height_for(&t, rows, to->add);
         const Left here = {left->x + t * left->next, left->next, left->step};
         for (int64_t p = 0; p < panels;) {
             const int across = size_for(WIDTH, WIDTHS, panels - p);
             const Strips strips = {right->w + p * right->gap, right->K, right->step,
                                    right->gap};
-            const Result at = {to->c + t * to->ldc + p * PANEL_ROWS, to->ldc, to->alpha,
-                               to->add};
+            Result at = *to;
+            at.c += t * to->ldc + p * to->gap;
             TILES[across][tall](&strips, &here, &at);
             p += WIDTH[across];
         }
@@ -168,7 +181,8 @@ static void put_edge(const Strips *right, const Left *left, int64_t rows, int64_
         memset(room, 0, (size_t)n * PANEL_ROWS * sizeof *room);
         for (int i = 0; to->add && i < n; i++)
             memcpy(room + i * PANEL_ROWS, c + i * to->ldc, bytes);
-        TILES[0][tall](right, &here, &(Result){room, PANEL_ROWS, to->alpha, to->add});
+        TILES[0][tall](right, &here,
+                       &(Result){room, PANEL_ROWS, PANEL_ROWS, to->alpha, to->add});
         for (int i = 0; i < n; i++) memcpy(c + i * to->ldc, room + i * PANEL_ROWS, bytes);
         t += n;
     }
@@ -176,33 +190,76 @@ static void put_edge(const Strips *right, const Left *left, int64_t rows, int64_
 
 /* ---- blocks ---- */
 
-/* `columns` columns from j on, at most COLUMNS, which are packed into `room`; with `here`
- * whole panels are read where they are. */
-static void put_columns(const Left *left, const Right *right, bool here, int64_t j,
-                        int64_t m, int64_t columns, int64_t K, float *room,
-                        const Result *to) {
-    const int64_t whole = columns / PANEL_ROWS, first = here ? whole * PANEL_ROWS : 0;
-    const Strips packed = {room, K, PANEL_ROWS, K * PANEL_ROWS};
-    const Strips found = {right->x + j, K, right->ld, PANEL_ROWS};
-    const float *from = right->x + (j + first) * (right->turned ? right->ld : 1);
+/* `columns` columns from j on, at most COLUMNS, and where they go. */
+typedef struct Block {
+    const Right *right;
+    int64_t j, columns, K;
+    bool here;   /* whole panels are read where they are; else they are packed: */
+    float *room; /* [COLUMNS * K] */
+    Result to;   /* from column j on */
+} Block;
+
+/* `count` columns from the block's i-th on, packed into panels. */
+static void pack(const Block *b, int64_t i, int64_t count, float *room) {
+    const Right *right = b->right;
+    const int64_t at = b->j + i;
     if (right->turned)
-        panels_of_rows(from, right->ld, K, columns - first, room);
+        panels_of_rows(right->x + at * right->ld, right->ld, b->K, count, room);
     else
-        panels_of_columns(from, right->ld, K, columns - first, room);
-    put_panels(here ? &found : &packed, whole, left, m, to);
-    if (whole * PANEL_ROWS == columns) return;
-    const Strips last = {room + (whole * PANEL_ROWS - first) * K, K, PANEL_ROWS, 0};
-    put_edge(&last, left, m, columns - whole * PANEL_ROWS,
-             &(Result){to->c + whole * PANEL_ROWS, to->ldc, to->alpha, to->add});
+        panels_of_columns(right->x + at, right->ld, b->K, count, room);
+}
+
+/* Panels from the block's i-th column on, `gap` columns apart; packed as the p-th. */
+static void put_from(const Block *b, int64_t i, int64_t p, int64_t panels, int64_t gap,
+                     const Left *left, int64_t m) {
+    const float *x = b->right->x + b->j + i;
+    const int64_t K = b->K;
+    const Strips packed = {b->room + p * K * PANEL_ROWS, K, PANEL_ROWS, K * PANEL_ROWS};
+    const Strips found = {x, K, b->right->ld, gap};
+    Result to = b->to;
+    to.c += i;
+    to.gap = gap;
+    put_panels(b->here ? &found : &packed, panels, left, m, &to);
+}
+
+/* The last columns, fewer than a panel, are those of one that begins earlier, whose first
+ * columns come to the same twice; it is read together with the one before it. */
+static void put_overlapping(const Block *b, const Left *left, int64_t m) {
+    const int64_t whole = b->columns / PANEL_ROWS, rest = b->columns % PANEL_ROWS;
+    const int64_t last = b->columns - PANEL_ROWS;
+    if (!b->here) pack(b, 0, whole * PANEL_ROWS, b->room);
+    if (!b->here) pack(b, last, PANEL_ROWS, b->room + whole * PANEL_ROWS * b->K);
+    if (whole > 1) put_from(b, 0, 0, whole - 1, PANEL_ROWS, left, m);
+    if (whole > 0)
+        put_from(b, last - rest, whole - 1, 2, rest, left, m);
+    else
+        put_from(b, last, 0, 1, PANEL_ROWS, left, m);
+}
+
+static void put_columns(const Block *b, const Left *left, int64_t m) {
+    const int64_t whole = b->columns / PANEL_ROWS, rest = b->columns % PANEL_ROWS;
+    if (rest > 0 && !b->to.add && b->j + b->columns >= PANEL_ROWS) {
+        put_overlapping(b, left, m);
+        return;
+    }
+    if (!b->here) pack(b, 0, whole * PANEL_ROWS, b->room);
+    put_from(b, 0, 0, whole, PANEL_ROWS, left, m);
+    if (rest == 0) return;
+    Result to = b->to;
+    to.c += whole * PANEL_ROWS;
+    pack(b, whole * PANEL_ROWS, rest, b->room);
+    put_edge(&(Strips){b->room, b->K, PANEL_ROWS, 0}, left, m, rest, &to);
 }
 
 static void put_block(const Left *left, const Right *right, int64_t m, int64_t n,
                       int64_t K, const Result *to) {
     _Alignas(64) float room[COLUMNS * DEPTH];
     const bool here = !right->turned && (K * right->ld <= NEAR_FLOATS || m <= FEW_ROWS);
-    for (int64_t j = 0; j < n; j += COLUMNS)
-        put_columns(left, right, here, j, m, at_most(n - j, COLUMNS), K, room,
-                    &(Result){to->c + j, to->ldc, to->alpha, to->add});
+    for (int64_t j = 0; j < n; j += COLUMNS) {
+        Block block = {right, j, at_most(n - j, COLUMNS), K, here, room, *to};
+        block.to.c += j;
+        put_columns(&block, left, m);
+    }
 }
 
 /* The same with copies of the left operand, whose rows are side by side. */
@@ -215,7 +272,7 @@ static void put_copied(const Left *left, const Right *right, int64_t m, int64_t 
             memcpy(copy + k * COPY_STEP, left->x + k * left->step + i,
                    (size_t)rows * sizeof *copy);
         put_block(&(Left){copy, 1, COPY_STEP}, right, rows, n, K,
-                  &(Result){to->c + i * to->ldc, to->ldc, to->alpha, to->add});
+                  &(Result){to->c + i * to->ldc, to->ldc, to->gap, to->alpha, to->add});
     }
 }
 
@@ -232,7 +289,7 @@ void REAL_FN(multiply)(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t
     const int64_t depth = copied ? COPY_DEPTH : DEPTH;
     Left left = {a, trans_a ? 1 : lda, trans_a ? lda : 1};
     Right right = {b, ldb, trans_b};
-    Result to = {c, ldc, alpha, beta != 0};
+    Result to = {c, ldc, PANEL_ROWS, alpha, beta != 0};
     if (beta != 0 || k == 0) scale_result(c, ldc, m, n, beta);
     for (int64_t first = 0; first < k; first += depth, to.add = true) {
         left.x = a + first * left.step;

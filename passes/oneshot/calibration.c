@@ -365,7 +365,7 @@ static Status keep_chunk(const Sweep *s, int64_t chunk, const Fetch *what,
         const Node *node = s->copy.results[s->count + i];
         const size_t bytes =
             (size_t)count_numbers(s, &s->next.types[i], what) * sizeof(float);
-        float *values = malloc(bytes);
+        float *values = malloc(bytes + 1);
         if (!values)
             return diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
                              "out of memory for the values of calibration samples");

@@ -143,10 +143,10 @@ static double *factor_side(RelevanceCache *cache, const Storage *storage, bool o
     if (cache->lower && cache->storage == storage && cache->of_rows == of_rows)
         return cache->lower;
     const Tensor *covariance = of_rows ? &gaussian->row : &gaussian->column;
+    double *lower = factor_part(covariance, NULL, covariance->dim[0]);
     relevance_release(cache);
-    *cache = (RelevanceCache){storage, of_rows,
-                              factor_part(covariance, NULL, covariance->dim[0])};
-    return cache->lower;
+    *cache = (RelevanceCache){storage, of_rows, lower};
+    return lower;
 }
 
 /* c - mu of a part of a matrix: [rows, columns]. */

@@ -289,7 +289,7 @@ Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
 Status prune_cut(Prune *prune, Diag *diag);
 
 /* Checks the options of a pruning pass against each other. */
-Status prune_check(const void *options, const StepSource *source, Diag *diag);
+Status prune_check(const void *opaque, const StepSource *source, Diag *diag);
 
 /* The whole of a pruning pass, of kinds first to last. */
 Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last,

@@ -108,7 +108,7 @@ Status objective_find_pairs(Objective *objective, const char *data, double scale
  * against the masked tokens at the masked positions (objective_mask_tokens comes first);
  * of a model that predicts the next token, the mean over the tokens that have one. Fails
  * with STATUS_MODEL when there is no exit of that kind. */
-Status objective_add_labels(Objective *objective, ObjectiveExits exits, double weight,
+Status objective_add_labels(Objective *objective, ObjectiveExits which, double weight,
                             double smoothing, Diag *diag);
 
 /* Whether a model predicts tokens, logits [N, T, V]; and whether it predicts the next

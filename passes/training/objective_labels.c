@@ -3,41 +3,40 @@
 #include "passes/training/label_loss.h"
 #include "passes/training/objective.h"
 
-Status objective_find_mixed(Objective *o, const char *name, const TrainOptions *options,
+Status objective_find_mixed(Objective *o, const char *data, const TrainOptions *options,
                             Diag *diag) {
-    PassContext *ctx = o->ctx;
-    Batches *data = NULL;
+    Batches *set = NULL;
     if (!options->augment) return STATUS_OK;
-    TRY(step_data(ctx, name, NULL, &data, diag));
-    o->labels.mixed = data && batches_column(data, DATA_MIX_LABELS) >= 0;
+    TRY(step_data(o->ctx, data, NULL, &set, diag));
+    o->labels.mixed = set && batches_column(set, DATA_MIX_LABELS) >= 0;
     return STATUS_OK;
 }
 
-Status objective_find_pairs(Objective *o, const char *name, double scale, bool symmetric,
+Status objective_find_pairs(Objective *o, const char *data, double scale, bool symmetric,
                             Diag *diag) {
     PassContext *ctx = o->ctx;
-    Batches *data = NULL;
+    Batches *set = NULL;
     if (!objective_embedding(o->graph)) return STATUS_OK;
     o->labels.scale = scale;
     o->labels.symmetric = symmetric;
-    TRY(step_data(ctx, name, NULL, &data, diag));
-    if (!data) return STATUS_OK;
-    o->labels.group = batches_group(data);
+    TRY(step_data(ctx, data, NULL, &set, diag));
+    if (!set) return STATUS_OK;
+    o->labels.group = batches_group(set);
     if (o->labels.group < 2) {
         step_fail(ctx, diag,
                   "data set \"%s\": expected pairs of samples that belong together, as "
                   "the model embeds",
-                  name);
+                  data);
         diag_hint(diag, "`pairs: separate` reads sentence and sentence2 as two samples");
         return STATUS_MODEL;
     }
-    const int labels = batches_column(data, DATA_LABELS);
-    o->labels.scored = labels >= 0 && data->columns[labels].type.dtype == DTYPE_F32;
+    const int labels = batches_column(set, DATA_LABELS);
+    o->labels.scored = labels >= 0 && set->columns[labels].type.dtype == DTYPE_F32;
     if (labels < 0 || o->labels.scored) return STATUS_OK;
     step_fail(ctx, diag,
               "data set \"%s\": expected no labels, as all of its pairs belong together, "
               "or scores",
-              name);
+              data);
     diag_hint(diag, "label: \"\" reads none; `targets: values` reads scores");
     return STATUS_MODEL;
 }

@@ -345,19 +345,19 @@ static Scalars scalars_of(const Objective *o, Node *loss) {
     return s;
 }
 
-Status objective_train(Objective *o, const char *data_name, const TrainOptions *given,
+Status objective_train(Objective *o, const char *data, const TrainOptions *given,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
     TrainOptions own = *given, *const options = &own;
     Node *loss = NULL;
-    Batches *data = NULL, *more = NULL;
+    Batches *set = NULL, *more = NULL;
     TRY(add_low_rank(o, options, diag));
     TRY(node_add_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
     Scalars scalars = scalars_of(o, loss);
     const DataUse use = {
         .graph = o->graph, .roots = scalars.nodes, .root_count = 1 + scalars.count};
-    const Status fits = step_data(ctx, data_name, &use, &data, diag);
-    if (fits == STATUS_MODEL && data) objective_hint_labels(o, data, diag);
+    const Status fits = step_data(ctx, data, &use, &set, diag);
+    if (fits == STATUS_MODEL && set) objective_hint_labels(o, set, diag);
     TRY(fits);
     TRY(fake_quantise(o, options->fake_quant, diag));
     /* A rate of this training alone: the model keeps its own. */
@@ -370,16 +370,16 @@ Status objective_train(Objective *o, const char *data_name, const TrainOptions *
         TRY(development_open(&dev, ctx, o->model, &weights, options, diag));
         o->dev_metric = dev.metric;
     }
-    objective_remember(o, data, options);
+    objective_remember(o, set, options);
     if (ctx->plan) return plan_training(o, loss, options, diag);
-    warn_options(o, data_name, data, given, diag);
-    TRY(objective_ask_teacher(&more, o, data, diag));
+    warn_options(o, data, set, given, diag);
+    TRY(objective_ask_teacher(&more, o, set, diag));
     options->part_names = scalars.names;
     options->keeper = ctx->keeper;
     options->measure = options->dev ? &dev.measure : NULL;
     TrainReport report = {0};
     Status status =
-        train(o->graph, loss, scalars.nodes + 1, scalars.count, more ? more : data,
+        train(o->graph, loss, scalars.nodes + 1, scalars.count, more ? more : set,
               options, ctx->seed, ctx->threads, ctx->watch, ctx->arena, &report, diag);
     batches_destroy(more);
     TRY(place_prior(o, options, status, diag));

@@ -8,8 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 static Status fail_dot(Diag *diag, const char *what) {
     diag_fail(diag, STATUS_IO, LOC_NONE, NULL, "%s", what);
     diag_hint(diag,

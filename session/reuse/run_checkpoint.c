@@ -57,13 +57,14 @@ static double now(void) {
     return ticker_seconds();
 }
 
-static bool is_cancelled(const RunCheckpoint *cp) {
-    const Watch *watch = cp->options.watch;
+static bool is_cancelled(const RunCheckpoint *checkpoint) {
+    const Watch *watch = checkpoint->options.watch;
     return watch && watch->cancelled && watch->cancelled(watch->self);
 }
 
-static const char *in_folder(const RunCheckpoint *cp, Arena *arena, const char *name) {
-    return path_join(arena, cp->options.folder, name);
+static const char *in_folder(const RunCheckpoint *checkpoint, Arena *arena,
+                             const char *name) {
+    return path_join(arena, checkpoint->options.folder, name);
 }
 
 /* ---- the folder ---- */
@@ -92,26 +93,27 @@ static Status check_ours(const char *path, Diag *diag) {
 
 /* Takes the folder for this run. A lock of this kind ends with its process: the child
  * that was writing a killed run's model does not hold it. Fails with STATUS_IO. */
-static Status lock_folder(RunCheckpoint *cp, Diag *diag) {
+static Status lock_folder(RunCheckpoint *checkpoint, Diag *diag) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    const char *path = in_folder(cp, cp->arena, LOCK_FILE);
-    if (cp->lock >= 0) return STATUS_OK;
-    cp->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (cp->lock >= 0 && fcntl(cp->lock, F_SETLK, &whole) == 0) return STATUS_OK;
-    const bool busy = cp->lock >= 0 && (errno == EACCES || errno == EAGAIN);
+    const char *path = in_folder(checkpoint, checkpoint->arena, LOCK_FILE);
+    if (checkpoint->lock >= 0) return STATUS_OK;
+    checkpoint->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (checkpoint->lock >= 0 && fcntl(checkpoint->lock, F_SETLK, &whole) == 0)
+        return STATUS_OK;
+    const bool busy = checkpoint->lock >= 0 && (errno == EACCES || errno == EAGAIN);
     const char *why = busy ? "another run uses the folder" : strerror(errno);
-    if (cp->lock >= 0) close(cp->lock);
-    cp->lock = -1;
-    return diag_fail(diag, STATUS_IO, LOC_FILE(cp->options.folder), "checkpoint", "%s",
-                     why);
+    if (checkpoint->lock >= 0) close(checkpoint->lock);
+    checkpoint->lock = -1;
+    return diag_fail(diag, STATUS_IO, LOC_FILE(checkpoint->options.folder), "checkpoint",
+                     "%s", why);
 }
 
-static void clear_folder(RunCheckpoint *cp) {
-    const char *training = in_folder(cp, cp->arena, TRAINING);
-    const char *run = in_folder(cp, cp->arena, RUN_FILE);
+static void clear_folder(RunCheckpoint *checkpoint) {
+    const char *training = in_folder(checkpoint, checkpoint->arena, TRAINING);
+    const char *run = in_folder(checkpoint, checkpoint->arena, RUN_FILE);
     Diag *none = diag_create();
     OutFile *file = NULL;
-    step_store_clear(cp->store);
+    step_store_clear(checkpoint->store);
     hashed_files_remove(training, NULL, 0);
     rmdir(training);
     if (outfile_open(&file, NULL, run, none) == STATUS_OK) /* removes unfinished ones */
@@ -121,17 +123,17 @@ static void clear_folder(RunCheckpoint *cp) {
 }
 
 /* Makes the folder this run's, before the first write. Fails with STATUS_IO. */
-static Status claim_folder(RunCheckpoint *cp, Diag *diag) {
-    if (cp->store) return STATUS_OK;
+static Status claim_folder(RunCheckpoint *checkpoint, Diag *diag) {
+    if (checkpoint->store) return STATUS_OK;
     StepStore *store = NULL;
-    TRY(step_store_open(&store, cp->options.folder, 0, true, diag));
-    const Status status = lock_folder(cp, diag);
+    TRY(step_store_open(&store, checkpoint->options.folder, 0, true, diag));
+    const Status status = lock_folder(checkpoint, diag);
     if (status != STATUS_OK) {
         step_store_close(store);
         return status;
     }
-    cp->store = store;
-    clear_folder(cp); /* an earlier run's */
+    checkpoint->store = store;
+    clear_folder(checkpoint); /* an earlier run's */
     return STATUS_OK;
 }
 
@@ -143,36 +145,36 @@ static double read_cost(const Tree *run, const char *key) {
 }
 
 /* Reads what an earlier run left. */
-static Status read_run(RunCheckpoint *cp, Diag *diag) {
-    const char *path = in_folder(cp, cp->arena, RUN_FILE);
+static Status read_run(RunCheckpoint *checkpoint, Diag *diag) {
+    const char *path = in_folder(checkpoint, checkpoint->arena, RUN_FILE);
     Tree *run = NULL;
-    TRY(json_read(&run, cp->arena, path, RUN_LIMIT, diag));
+    TRY(json_read(&run, checkpoint->arena, path, RUN_LIMIT, diag));
     const Tree *steps = tree_get(run, "steps");
     if (!steps || steps->kind != TREE_LIST)
         return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), "steps", "expected a list");
-    cp->earlier = steps;
-    cp->model_cost = read_cost(run, MODEL_COST);
-    cp->training_cost = read_cost(run, TRAINING_COST);
+    checkpoint->earlier = steps;
+    checkpoint->model_cost = read_cost(run, MODEL_COST);
+    checkpoint->training_cost = read_cost(run, TRAINING_COST);
     return STATUS_OK;
 }
 
-static Status open_earlier(RunCheckpoint *cp) {
-    Diag *diag = cp->options.diag, *own = diag_create();
-    const char *folder = cp->options.folder;
-    const bool there = path_is_file(in_folder(cp, cp->arena, RUN_FILE));
+static Status open_earlier(RunCheckpoint *checkpoint) {
+    Diag *diag = checkpoint->options.diag, *own = diag_create();
+    const char *folder = checkpoint->options.folder;
+    const bool there = path_is_file(in_folder(checkpoint, checkpoint->arena, RUN_FILE));
     Status status = path_is_folder(folder) ? check_ours(folder, diag) : STATUS_OK;
-    if (status == STATUS_OK && there && !cp->options.resume)
+    if (status == STATUS_OK && there && !checkpoint->options.resume)
         diag_warn(diag, LOC_FILE(folder), NULL,
                   "a run that did not end is kept here; this one replaces it, --resume "
                   "would go on with it");
-    if (status == STATUS_OK && !there && cp->options.resume)
+    if (status == STATUS_OK && !there && checkpoint->options.resume)
         diag_warn(diag, LOC_FILE(folder), NULL,
                   "no checkpoint is kept here: the run starts from the beginning");
-    if (status == STATUS_OK && there && cp->options.resume) {
-        status = lock_folder(cp, diag);
+    if (status == STATUS_OK && there && checkpoint->options.resume) {
+        status = lock_folder(checkpoint, diag);
         if (status == STATUS_OK)
-            status = step_store_open(&cp->store, folder, 0, false, diag);
-        if (status == STATUS_OK && read_run(cp, own) != STATUS_OK)
+            status = step_store_open(&checkpoint->store, folder, 0, false, diag);
+        if (status == STATUS_OK && read_run(checkpoint, own) != STATUS_OK)
             diag_take_warnings(diag, own, "the run starts from the beginning");
     }
     diag_destroy(own);
@@ -185,94 +187,98 @@ static Status train_load(void *self, int serial, TrainState **state, Diag *diag)
 
 Status run_checkpoint_open(RunCheckpoint **out, const RunCheckpointOptions *options) {
     Arena *arena = arena_create();
-    RunCheckpoint *cp = ARENA_NEW(arena, RunCheckpoint);
+    RunCheckpoint *checkpoint = ARENA_NEW(arena, RunCheckpoint);
     const size_t steps = (size_t)options->recipe->step_count + 1;
-    *cp = (RunCheckpoint){.options = *options,
-                          .arena = arena,
-                          .lock = -1,
-                          .running = -1,
-                          .steps = ARENA_ARRAY(arena, NotedStep, steps),
-                          .last = now(),
-                          .keeper = {cp, train_due, train_save, train_load}};
-    const Status status = open_earlier(cp);
+    *checkpoint =
+        (RunCheckpoint){.options = *options,
+                        .arena = arena,
+                        .lock = -1,
+                        .running = -1,
+                        .steps = ARENA_ARRAY(arena, NotedStep, steps),
+                        .last = now(),
+                        .keeper = {checkpoint, train_due, train_save, train_load}};
+    const Status status = open_earlier(checkpoint);
     if (status == STATUS_OK)
-        *out = cp;
+        *out = checkpoint;
     else
-        run_checkpoint_close(cp, false);
+        run_checkpoint_close(checkpoint, false);
     return status;
 }
 
-void run_checkpoint_close(RunCheckpoint *cp, bool done) {
-    if (!cp) return;
-    if (done && path_is_folder(cp->options.folder)) {
+void run_checkpoint_close(RunCheckpoint *checkpoint, bool done) {
+    if (!checkpoint) return;
+    if (done && path_is_folder(checkpoint->options.folder)) {
         Diag *none = diag_create();
-        if (claim_folder(cp, none) == STATUS_OK) {
-            clear_folder(cp);
-            unlink(in_folder(cp, cp->arena, LOCK_FILE));
-            rmdir(cp->options.folder);
+        if (claim_folder(checkpoint, none) == STATUS_OK) {
+            clear_folder(checkpoint);
+            unlink(in_folder(checkpoint, checkpoint->arena, LOCK_FILE));
+            rmdir(checkpoint->options.folder);
         }
         diag_destroy(none);
     }
-    for (int i = 0; i < cp->options.recipe->step_count; i++)
-        model_destroy(cp->steps[i].snapshot);
-    step_store_close(cp->store);
-    if (cp->lock >= 0) close(cp->lock);
-    arena_destroy(cp->arena);
+    for (int i = 0; i < checkpoint->options.recipe->step_count; i++)
+        model_destroy(checkpoint->steps[i].snapshot);
+    step_store_close(checkpoint->store);
+    if (checkpoint->lock >= 0) close(checkpoint->lock);
+    arena_destroy(checkpoint->arena);
 }
 
-bool run_checkpoint_exists(const RunCheckpoint *cp) {
-    return cp->kept;
+bool run_checkpoint_exists(const RunCheckpoint *checkpoint) {
+    return checkpoint->kept;
 }
 
-const char *run_checkpoint_folder(const RunCheckpoint *cp) {
-    return cp->options.folder;
+const char *run_checkpoint_folder(const RunCheckpoint *checkpoint) {
+    return checkpoint->options.folder;
 }
 
 /* ---- what is there ---- */
 
-bool run_checkpoint_find(RunCheckpoint *cp, const char *key, Arena *arena,
+bool run_checkpoint_find(RunCheckpoint *checkpoint, const char *key, Arena *arena,
                          StepEntry *entry) {
-    const bool found = cp->earlier && step_store_find(cp->store, key, arena, entry, NULL,
-                                                      cp->options.diag);
-    cp->kept |= found;
+    const bool found =
+        checkpoint->earlier && step_store_find(checkpoint->store, key, arena, entry, NULL,
+                                               checkpoint->options.diag);
+    checkpoint->kept |= found;
     return found;
 }
 
-Model *run_checkpoint_model(RunCheckpoint *cp, const char *state, const OpTable *ops) {
-    if (!cp->earlier) return NULL;
-    return step_store_model(cp->store, state, ops, cp->options.diag);
+Model *run_checkpoint_model(RunCheckpoint *checkpoint, const char *state,
+                            const OpTable *ops) {
+    if (!checkpoint->earlier) return NULL;
+    return step_store_model(checkpoint->store, state, ops, checkpoint->options.diag);
 }
 
-const char *run_checkpoint_model_path(const RunCheckpoint *cp, Arena *arena,
+const char *run_checkpoint_model_path(const RunCheckpoint *checkpoint, Arena *arena,
                                       const char *state) {
-    return cp->store ? step_store_model_path(cp->store, arena, state) : NULL;
+    return checkpoint->store ? step_store_model_path(checkpoint->store, arena, state)
+                             : NULL;
 }
 
 /* The step at `index` of the run that is resumed, NULL = it did not come so far. */
-static const Tree *earlier_step(const RunCheckpoint *cp, int index) {
-    const Tree *step = cp->earlier ? cp->earlier->first : NULL;
+static const Tree *earlier_step(const RunCheckpoint *checkpoint, int index) {
+    const Tree *step = checkpoint->earlier ? checkpoint->earlier->first : NULL;
     while (step && index-- > 0) step = step->next;
     return step;
 }
 
 /* Says once that a step is not the one that the resumed run had there. */
-static Status check_same_run(RunCheckpoint *cp, int index, const Tree *parts) {
-    const Tree *step = earlier_step(cp, index);
-    const Recipe *recipe = cp->options.recipe;
+static Status check_same_run(RunCheckpoint *checkpoint, int index, const Tree *parts) {
+    const Tree *step = earlier_step(checkpoint, index);
+    const Recipe *recipe = checkpoint->options.recipe;
     const char *name = recipe->steps[index].pass->name;
-    Diag *diag = cp->options.diag;
+    Diag *diag = checkpoint->options.diag;
     Text text = {0};
     Status status = STATUS_OK;
-    if (step && !cp->told &&
+    if (step && !checkpoint->told &&
         step_parts_differ(&text, index, tree_get(step, "parts"), parts)) {
-        cp->told = true;
+        checkpoint->told = true;
         if (index == 0) {
             status = diag_fail(
-                diag, STATUS_USAGE, LOC_FILE(cp->options.folder), "--resume",
+                diag, STATUS_USAGE, LOC_FILE(checkpoint->options.folder), "--resume",
                 "the checkpoint is of another run: step 1, %s: %s", name, text.data);
             diag_hint(diag, "without --resume the run starts from the beginning");
         } else {
-            diag_warn(diag, LOC_FILE(cp->options.folder), "--resume",
+            diag_warn(diag, LOC_FILE(checkpoint->options.folder), "--resume",
                       "step %d, %s, is not what it was and runs again: %s", index + 1,
                       name, text.data);
         }
@@ -284,164 +290,172 @@ static Status check_same_run(RunCheckpoint *cp, int index, const Tree *parts) {
 /* ---- writing ---- */
 
 /* Whether nothing is kept, or no more. */
-static bool is_off(const RunCheckpoint *cp) {
-    return cp->broken || cp->options.never;
+static bool is_off(const RunCheckpoint *checkpoint) {
+    return checkpoint->broken || checkpoint->options.never;
 }
 
 /* Whether something that is expected to take so long may be written now. */
-static bool is_cheap(const RunCheckpoint *cp, double cost) {
-    return cost <= COST_SHARE * (now() - cp->last);
+static bool is_cheap(const RunCheckpoint *checkpoint, double cost) {
+    return cost <= COST_SHARE * (now() - checkpoint->last);
 }
 
-static bool is_worth(const RunCheckpoint *cp) {
-    return cp->kept || now() - cp->last >= WORTH_SECONDS;
+static bool is_worth(const RunCheckpoint *checkpoint) {
+    return checkpoint->kept || now() - checkpoint->last >= WORTH_SECONDS;
 }
 
 /* Writes the list of steps so far, `count` of them that are done and the running one. */
-static Status write_run(RunCheckpoint *cp, int count, Diag *diag) {
+static Status write_run(RunCheckpoint *checkpoint, int count, Diag *diag) {
     Arena *arena = arena_create();
     Tree *run = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *steps = tree_put_list(arena, run, "steps");
-    for (int i = 0; i < count + (cp->running == count); i++) {
+    for (int i = 0; i < count + (checkpoint->running == count); i++) {
         const bool done = i < count;
-        const Tree *parts = done ? cp->steps[i].parts : cp->parts;
+        const Tree *parts = done ? checkpoint->steps[i].parts : checkpoint->parts;
         Tree *step = tree_add_map(arena, steps);
-        tree_put_string(arena, step, "key", done ? cp->steps[i].key : cp->key);
+        tree_put_string(arena, step, "key",
+                        done ? checkpoint->steps[i].key : checkpoint->key);
         if (parts) tree_put(arena, step, "parts", tree_copy(arena, parts));
     }
-    tree_put_real(arena, run, MODEL_COST, cp->model_cost);
-    tree_put_real(arena, run, TRAINING_COST, cp->training_cost);
-    const Status status = json_write(run, in_folder(cp, arena, RUN_FILE), diag);
+    tree_put_real(arena, run, MODEL_COST, checkpoint->model_cost);
+    tree_put_real(arena, run, TRAINING_COST, checkpoint->training_cost);
+    const Status status = json_write(run, in_folder(checkpoint, arena, RUN_FILE), diag);
     arena_destroy(arena);
     return status;
 }
 
 /* Tells what went wrong, and gives up keeping. */
-static void give_up(RunCheckpoint *cp, Diag *own) {
-    cp->broken = true;
-    diag_take_warnings(cp->options.diag, own, "the run goes on without checkpoints");
+static void give_up(RunCheckpoint *checkpoint, Diag *own) {
+    checkpoint->broken = true;
+    diag_take_warnings(checkpoint->options.diag, own,
+                       "the run goes on without checkpoints");
 }
 
-static void tell_kept(const RunCheckpoint *cp, int index, bool training, double seconds) {
-    const RunCheckpointOptions *options = &cp->options;
-    if (options->kept && !cp->broken)
+static void tell_kept(const RunCheckpoint *checkpoint, int index, bool training,
+                      double seconds) {
+    const RunCheckpointOptions *options = &checkpoint->options;
+    if (options->kept && !checkpoint->broken)
         options->kept(options->self, index, training, seconds);
 }
 
 /* Keeps a model and the snapshots that steps after `index` name, and nothing else. */
-static Status write_models(RunCheckpoint *cp, int index, Model *model, Diag *diag) {
-    const Recipe *recipe = cp->options.recipe;
+static Status write_models(RunCheckpoint *checkpoint, int index, Model *model,
+                           Diag *diag) {
+    const Recipe *recipe = checkpoint->options.recipe;
     const char **states =
-        ARENA_ARRAY(cp->arena, const char *, (size_t)recipe->step_count + 1);
+        ARENA_ARRAY(checkpoint->arena, const char *, (size_t)recipe->step_count + 1);
     int count = 0;
-    states[count++] = cp->steps[index].entry.state;
-    TRY(step_store_put_model(cp->store, states[0], model, diag));
+    states[count++] = checkpoint->steps[index].entry.state;
+    TRY(step_store_put_model(checkpoint->store, states[0], model, diag));
     for (int i = 0; i <= index; i++) {
-        NotedStep *step = &cp->steps[i];
+        NotedStep *step = &checkpoint->steps[i];
         if (!recipe_snapshot_made(&recipe->steps[i]) ||
             !recipe_snapshot_needed(recipe, i, index + 1))
             continue;
         states[count++] = step->entry.state;
         if (!step->snapshot) continue;
-        TRY(step_store_put_model(cp->store, step->entry.state, step->snapshot, diag));
+        TRY(step_store_put_model(checkpoint->store, step->entry.state, step->snapshot,
+                                 diag));
     }
     for (int i = 0; i <= index; i++)
-        if (cp->steps[i].parts)
-            TRY(step_store_put(cp->store, cp->steps[i].key, cp->steps[i].parts,
-                               &cp->steps[i].entry, diag));
-    TRY(write_run(cp, index + 1, diag));
-    step_store_keep_models(cp->store, states, count);
+        if (checkpoint->steps[i].parts)
+            TRY(step_store_put(checkpoint->store, checkpoint->steps[i].key,
+                               checkpoint->steps[i].parts, &checkpoint->steps[i].entry,
+                               diag));
+    TRY(write_run(checkpoint, index + 1, diag));
+    step_store_keep_models(checkpoint->store, states, count);
     return STATUS_OK;
 }
 
-static void write_step(RunCheckpoint *cp, int index, Model *model) {
+static void write_step(RunCheckpoint *checkpoint, int index, Model *model) {
     const double start = now();
     Diag *own = diag_create();
-    Status status = claim_folder(cp, own);
-    if (status == STATUS_OK) status = write_models(cp, index, model, own);
+    Status status = claim_folder(checkpoint, own);
+    if (status == STATUS_OK) status = write_models(checkpoint, index, model, own);
     if (status == STATUS_OK) {
-        hashed_files_remove(in_folder(cp, cp->arena, TRAINING), NULL, 0);
-        cp->kept = true;
+        hashed_files_remove(in_folder(checkpoint, checkpoint->arena, TRAINING), NULL, 0);
+        checkpoint->kept = true;
     } else {
-        give_up(cp, own);
+        give_up(checkpoint, own);
     }
     diag_destroy(own);
-    cp->last = now();
-    cp->model_cost = cp->last - start;
-    tell_kept(cp, index, false, cp->model_cost);
+    checkpoint->last = now();
+    checkpoint->model_cost = checkpoint->last - start;
+    tell_kept(checkpoint, index, false, checkpoint->model_cost);
 }
 
 /* ---- steps ---- */
 
-void run_checkpoint_note(RunCheckpoint *cp, int index, const char *key, const Tree *parts,
-                         const StepEntry *entry) {
-    NotedStep *step = &cp->steps[index];
+void run_checkpoint_note(RunCheckpoint *checkpoint, int index, const char *key,
+                         const Tree *parts, const StepEntry *entry) {
+    NotedStep *step = &checkpoint->steps[index];
     strcpy(step->key, key);
-    step->parts = tree_copy(cp->arena, parts);
+    step->parts = tree_copy(checkpoint->arena, parts);
     step->entry = *entry;
-    step->entry.record = tree_copy(cp->arena, entry->record);
-    step->entry.times = tree_copy(cp->arena, entry->times);
-    step->entry.warnings = tree_copy(cp->arena, entry->warnings);
+    step->entry.record = tree_copy(checkpoint->arena, entry->record);
+    step->entry.times = tree_copy(checkpoint->arena, entry->times);
+    step->entry.warnings = tree_copy(checkpoint->arena, entry->warnings);
 }
 
-Status run_checkpoint_begin(RunCheckpoint *cp, int index, const char *key,
+Status run_checkpoint_begin(RunCheckpoint *checkpoint, int index, const char *key,
                             const Tree *parts, int64_t bytes) {
-    cp->running = index;
-    strcpy(cp->key, key);
-    cp->parts = parts;
+    checkpoint->running = index;
+    strcpy(checkpoint->key, key);
+    checkpoint->parts = parts;
     const double guess = (double)bytes / GUESS_SPEED;
-    if (cp->model_cost == 0) cp->model_cost = GUESS_SECONDS + guess;
-    if (cp->training_cost == 0)
-        cp->training_cost = GUESS_SECONDS + TRAINING_PARTS * guess;
-    return check_same_run(cp, index, parts);
+    if (checkpoint->model_cost == 0) checkpoint->model_cost = GUESS_SECONDS + guess;
+    if (checkpoint->training_cost == 0)
+        checkpoint->training_cost = GUESS_SECONDS + TRAINING_PARTS * guess;
+    return check_same_run(checkpoint, index, parts);
 }
 
-void run_checkpoint_step(RunCheckpoint *cp, int index, Model *model) {
-    const Recipe *recipe = cp->options.recipe;
+void run_checkpoint_step(RunCheckpoint *checkpoint, int index, Model *model) {
+    const Recipe *recipe = checkpoint->options.recipe;
     const int64_t every = recipe->checkpoint.every;
-    cp->running = -1;
-    if (is_off(cp)) return;
+    checkpoint->running = -1;
+    if (is_off(checkpoint)) return;
     if (recipe_snapshot_made(&recipe->steps[index]) &&
         recipe_snapshot_needed(recipe, index, index + 1))
-        cp->steps[index].snapshot = model_copy(model);
-    const bool due = every > 0 ? (index + 1) % every == 0 : is_cheap(cp, cp->model_cost);
-    if (due || (is_cancelled(cp) && is_worth(cp))) write_step(cp, index, model);
+        checkpoint->steps[index].snapshot = model_copy(model);
+    const bool due = every > 0 ? (index + 1) % every == 0
+                               : is_cheap(checkpoint, checkpoint->model_cost);
+    if (due || (is_cancelled(checkpoint) && is_worth(checkpoint)))
+        write_step(checkpoint, index, model);
 }
 
 /* ---- inside training ---- */
 
-const TrainKeeper *run_checkpoint_train_keeper(const RunCheckpoint *cp) {
-    return &cp->keeper;
+const TrainKeeper *run_checkpoint_train_keeper(const RunCheckpoint *checkpoint) {
+    return &checkpoint->keeper;
 }
 
 static bool train_due(void *self, int64_t done, int64_t total) {
-    const RunCheckpoint *cp = self;
-    const double minutes = cp->options.recipe->checkpoint.minutes;
+    const RunCheckpoint *checkpoint = self;
+    const double minutes = checkpoint->options.recipe->checkpoint.minutes;
     (void)done, (void)total;
-    if (is_off(cp)) return false;
-    if (minutes > 0) return now() - cp->last >= 60 * minutes;
-    return is_cheap(cp, cp->training_cost);
+    if (is_off(checkpoint)) return false;
+    if (minutes > 0) return now() - checkpoint->last >= 60 * minutes;
+    return is_cheap(checkpoint, checkpoint->training_cost);
 }
 
-const char *run_checkpoint_train_path(const RunCheckpoint *cp, Arena *arena,
+const char *run_checkpoint_train_path(const RunCheckpoint *checkpoint, Arena *arena,
                                       int64_t serial) {
-    const char *name =
-        arena_printf(arena, "%s/%s-%lld.state", TRAINING, cp->key, (long long)serial);
-    return in_folder(cp, arena, name);
+    const char *name = arena_printf(arena, "%s/%s-%lld.state", TRAINING, checkpoint->key,
+                                    (long long)serial);
+    return in_folder(checkpoint, arena, name);
 }
 
-static Status write_training(RunCheckpoint *cp, const TrainState *state, int64_t serial,
-                             Diag *diag) {
+static Status write_training(RunCheckpoint *checkpoint, const TrainState *state,
+                             int64_t serial, Diag *diag) {
     Arena *arena = arena_create();
-    const char *folder = in_folder(cp, arena, TRAINING);
-    Status status = claim_folder(cp, diag);
+    const char *folder = in_folder(checkpoint, arena, TRAINING);
+    Status status = claim_folder(checkpoint, diag);
     if (status == STATUS_OK && mkdir(folder, 0777) != 0 && errno != EEXIST)
         status = diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,
                            "cannot make the folder: %s", strerror(errno));
-    if (status == STATUS_OK) status = write_run(cp, cp->running, diag);
+    if (status == STATUS_OK) status = write_run(checkpoint, checkpoint->running, diag);
     if (status == STATUS_OK)
-        status =
-            train_file_write(run_checkpoint_train_path(cp, arena, serial), state, diag);
+        status = train_file_write(run_checkpoint_train_path(checkpoint, arena, serial),
+                                  state, diag);
     arena_destroy(arena);
     return status;
 }
@@ -449,34 +463,36 @@ static Status write_training(RunCheckpoint *cp, const TrainState *state, int64_t
 /* TrainKeeper.save: also called when training is interrupted, and between trainings,
  * which is not always worth a file. */
 static Status train_save(void *self, const TrainState *state, Diag *diag) {
-    RunCheckpoint *cp = self;
+    RunCheckpoint *checkpoint = self;
     const Tree *serial = tree_get(state->numbers, "serial");
     const bool known = serial && serial->kind == TREE_INT;
     const double start = now();
     (void)diag;
-    if (is_off(cp) || cp->running < 0) return STATUS_OK;
-    if (!train_due(cp, 0, 0) && !(is_cancelled(cp) && is_worth(cp))) return STATUS_OK;
+    if (is_off(checkpoint) || checkpoint->running < 0) return STATUS_OK;
+    if (!train_due(checkpoint, 0, 0) &&
+        !(is_cancelled(checkpoint) && is_worth(checkpoint)))
+        return STATUS_OK;
     Diag *own = diag_create();
-    if (write_training(cp, state, known ? serial->integer : 0, own) == STATUS_OK)
-        cp->kept = true;
+    if (write_training(checkpoint, state, known ? serial->integer : 0, own) == STATUS_OK)
+        checkpoint->kept = true;
     else
-        give_up(cp, own);
+        give_up(checkpoint, own);
     diag_destroy(own);
-    cp->last = now();
-    cp->training_cost = cp->last - start;
-    tell_kept(cp, cp->running, true, cp->training_cost);
+    checkpoint->last = now();
+    checkpoint->training_cost = checkpoint->last - start;
+    tell_kept(checkpoint, checkpoint->running, true, checkpoint->training_cost);
     return STATUS_OK;
 }
 
 static Status train_load(void *self, int serial, TrainState **state, Diag *diag) {
-    RunCheckpoint *cp = self;
+    RunCheckpoint *checkpoint = self;
     Arena *arena = arena_create();
-    const char *path = run_checkpoint_train_path(cp, arena, serial);
+    const char *path = run_checkpoint_train_path(checkpoint, arena, serial);
     *state = NULL;
-    if (cp->earlier && cp->running >= 0 && path_is_file(path)) {
+    if (checkpoint->earlier && checkpoint->running >= 0 && path_is_file(path)) {
         Diag *own = diag_create();
         if (train_file_read(state, path, own) != STATUS_OK) unlink(path);
-        cp->kept |= *state != NULL;
+        checkpoint->kept |= *state != NULL;
         diag_take_warnings(diag, own, "a kept state of training is left out");
         diag_destroy(own);
     }

@@ -17,8 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* ---- reports ---- */
 
 /* Takes the value of a metric from a step's record: of the wanted one, or of the first of
