@@ -33,6 +33,7 @@ static void taps_free(Taps *taps) {
     free(taps->first);
     free(taps->count);
     free(taps->weight);
+    *taps = (Taps){0};
 }
 
 /* Weights of one value around `center`, with a sum of 1. */

@@ -284,12 +284,12 @@ static Node *finish(Builder *b, Node *node, Role role) {
     return node_place(b->model->graph, node, b->stack, b->layer, role);
 }
 
-Node *build_op(Builder *b, const char *name, Role role, Node *const in[4],
+Node *build_op(Builder *b, const char *op, Role role, Node *const in[4],
                const char *attrs, ...) {
     if (b->status != STATUS_OK) return dummy(b);
     int count = 0;
     while (count < 4 && in[count]) count++;
-    Node *node = insert(b, name, in, count);
+    Node *node = insert(b, op, in, count);
     if (!node) return dummy(b);
     if (attrs) {
         char text[512];
@@ -303,9 +303,9 @@ Node *build_op(Builder *b, const char *name, Role role, Node *const in[4],
     return finish(b, node, role);
 }
 
-Node *build_op_list(Builder *b, const char *name, Role role, Node *const *in, int count) {
+Node *build_op_list(Builder *b, const char *op, Role role, Node *const *in, int count) {
     if (b->status != STATUS_OK) return dummy(b);
-    Node *node = insert(b, name, in, count);
+    Node *node = insert(b, op, in, count);
     return node ? finish(b, node, role) : dummy(b);
 }
 

@@ -116,6 +116,7 @@ static Shared *crash_shared;
 
 static void on_crash(int number) {
     (void)number;
+    /* errno is the thread's own. NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c) */
     crash_shared->memory = errno == ENOMEM;
     _exit(1);
 }

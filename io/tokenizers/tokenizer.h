@@ -78,30 +78,30 @@ Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *nam
                             Diag *diag);
 
 /* Frees the tokenizer. NULL is allowed. */
-void tokenizer_destroy(Tokenizer *tokenizer);
+void tokenizer_destroy(Tokenizer *self);
 
 /* Number of tokens, added ones included: all numbers are below it. */
-int32_t tokenizer_size(const Tokenizer *tokenizer);
+int32_t tokenizer_size(const Tokenizer *self);
 
 /* Numbers of the special tokens. */
-const SpecialIds *tokenizer_specials(const Tokenizer *tokenizer);
+const SpecialIds *tokenizer_specials(const Tokenizer *self);
 
 /* Whether texts become lower case before they are cut into tokens. */
-bool tokenizer_lowercases(const Tokenizer *tokenizer);
+bool tokenizer_lowercases(const Tokenizer *self);
 
 /* Text of a token, NULL when there is none of this number. It is the vocabulary's own
  * spelling ("Ġthe", "##ing", "<0x0A>"); tokenizer_decode gives what it stands for. */
-const char *tokenizer_token(const Tokenizer *tokenizer, int32_t id);
+const char *tokenizer_token(const Tokenizer *self, int32_t id);
 
 /* Number of a token, -1 when absent. */
-int32_t tokenizer_find(const Tokenizer *tokenizer, const char *token);
+int32_t tokenizer_find(const Tokenizer *self, const char *token);
 
 /* How many special tokens tokenizer_encode adds to a text, or to a pair. */
-size_t tokenizer_overhead(const Tokenizer *tokenizer, bool pair);
+size_t tokenizer_overhead(const Tokenizer *self, bool pair);
 
 /* The token for the beginning of a text, where tokenizer_encode puts it in front; else
  * -1. What language models were trained to go on from. */
-int32_t tokenizer_begin(const Tokenizer *tokenizer);
+int32_t tokenizer_begin(const Tokenizer *self);
 
 /* Encodes a text, or a pair when `second` is not NULL, with special tokens around them as
  * the tokenizer's template says. Added tokens ([SEP], [MASK] ...) that stand in the text
@@ -113,13 +113,13 @@ int32_t tokenizer_begin(const Tokenizer *tokenizer);
  * where the tokenizer has no token for such (unless out->skip_unknown), naming it with
  * its line and column in the text; with STATUS_RECIPE when the special tokens alone
  * exceed `max_length`. */
-Status tokenizer_encode(const Tokenizer *tokenizer, Encoding *out, TextSpan first,
+Status tokenizer_encode(const Tokenizer *self, Encoding *out, TextSpan first,
                         const TextSpan *second, size_t max_length, Loc at, Diag *diag);
 
 /* Encodes a text alone: no special tokens around it, nothing cut, types 0. Fails as
  * tokenizer_encode for the text. */
-Status tokenizer_encode_plain(const Tokenizer *tokenizer, Encoding *out, TextSpan text,
-                              Loc at, Diag *diag);
+Status tokenizer_encode_plain(const Tokenizer *self, Encoding *out, TextSpan text, Loc at,
+                              Diag *diag);
 
 /* Encodes words that were cut before, each as a text of its own, with special tokens
  * around all of them as the template of one text says: as the `tokenizers` library does
@@ -128,9 +128,8 @@ Status tokenizer_encode_plain(const Tokenizer *tokenizer, Encoding *out, TextSpa
  * says of each token which word it is of, -1 of a special one; a word may have none. More
  * than `max_length` tokens (0 = no limit) are cut at the end. Fails as tokenizer_encode.
  */
-Status tokenizer_encode_words(const Tokenizer *tokenizer, Encoding *out,
-                              const TextSpan *words, size_t count, size_t max_length,
-                              Loc at, Diag *diag);
+Status tokenizer_encode_words(const Tokenizer *self, Encoding *out, const TextSpan *words,
+                              size_t count, size_t max_length, Loc at, Diag *diag);
 
 /* Frees the memory and empties the encoding. */
 void encoding_free(Encoding *encoding);
@@ -143,7 +142,7 @@ size_t text_characters(TextSpan text);
 /* Appends the text that tokens stand for; special tokens are left out when
  * `skip_specials`. Bytes that are not UTF-8 become U+FFFD, one for each longest start of
  * a character. Fails with STATUS_FORMAT, at `at`, for a number without a token. */
-Status tokenizer_decode(const Tokenizer *tokenizer, Text *out, const int32_t *ids,
+Status tokenizer_decode(const Tokenizer *self, Text *out, const int32_t *ids,
                         size_t count, bool skip_specials, Loc at, Diag *diag);
 
 /* The same token by token, for text that is shown while it is generated. Start with

@@ -19,24 +19,24 @@ Status config_read(Tree **config, SpecialNames *names, Arena *arena, const Folde
 
 /* Looks up the special tokens of WordPiece, [PAD], [UNK] ... or <pad>, <s> ... where they
  * have no other name; all but the mask must be there. */
-Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at, Diag *diag);
+Status specials_find(Tokenizer *self, const SpecialNames *names, Loc at, Diag *diag);
 
 /* Looks up those of a language model: the ones that are named must be there; then those
  * that the config.json of the folder numbers, then the usual names. */
-Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,
+Status specials_find_some(Tokenizer *self, const SpecialNames *names,
                           const Folder *folder, Loc at, Diag *diag);
 
 /* Fills in the template of BERT: [CLS] A [SEP], [CLS] A [SEP] B [SEP]. */
-void template_bert(Tokenizer *tokenizer, int32_t cls, int32_t sep);
+void template_bert(Tokenizer *self, int32_t cls, int32_t sep);
 
 /* Fills in templates without special tokens: A, A B. */
-void template_plain(Tokenizer *tokenizer);
+void template_plain(Tokenizer *self);
 
 /* Fills in that of RoBERTa: <s> A </s>, <s> A </s> </s> B </s>. */
-void template_roberta(Tokenizer *tokenizer, int32_t cls, int32_t sep);
+void template_roberta(Tokenizer *self, int32_t cls, int32_t sep);
 
 /* Fills in templates with a token before and one behind every text; -1 = none. */
-void template_flags(Tokenizer *tokenizer, int32_t begin, int32_t end);
+void template_flags(Tokenizer *self, int32_t begin, int32_t end);
 
 /* Reads an added token but for its number: a map with `content` and flags; in the arena.
  * Fails with STATUS_FORMAT, about `where`. */
@@ -44,17 +44,17 @@ Status added_flags_read(AddedToken *out, Arena *arena, const Tree *map, const ch
                         Diag *diag);
 
 /* Makes the added tokens known: sets `original`, `normalized` and `special`. */
-Status tokenizer_add(Tokenizer *tokenizer, const AddedToken *tokens, int count, Loc at,
+Status tokenizer_add(Tokenizer *self, const AddedToken *tokens, int count, Loc at,
                      Diag *diag);
 
 /* Puts the tokens of a vocabulary, a map of numbers, and the added ones that it does not
  * hold at their numbers, which must be 0, 1, 2 ... without a gap. Fails with
  * STATUS_FORMAT, about `key`. */
-Status tokenizer_place(Tokenizer *tokenizer, const Tree *vocab, const AddedToken *added,
+Status tokenizer_place(Tokenizer *self, const Tree *vocab, const AddedToken *added,
                        int count, Loc at, const char *key, Diag *diag);
 
 /* Number of a model's unk_token, which may be NULL: -1 then. Sets the name. */
-Status unknown_read(int32_t *id, const Tokenizer *tokenizer, const Tree *token,
+Status unknown_read(int32_t *id, const Tokenizer *self, const Tree *token,
                     SpecialNames *names, Loc at, Diag *diag);
 
 #endif

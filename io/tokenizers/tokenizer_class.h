@@ -49,8 +49,8 @@ void class_names(SpecialNames *names, const TokenizerClass *class);
 
 /* Sets the templates; the special tokens have their numbers. Fails with STATUS_FORMAT
  * where one that is wanted has none. */
-Status class_template(Tokenizer *tokenizer, const TokenizerClass *class,
-                      const Tree *config, Loc at, Diag *diag);
+Status class_template(Tokenizer *self, const TokenizerClass *class, const Tree *config,
+                      Loc at, Diag *diag);
 
 /* The tokens that tokenizer_config.json lists by number (added_tokens_decoder); in the
  * arena. Fails with STATUS_FORMAT. */
@@ -59,6 +59,6 @@ Status class_added(AddedToken **out, int *count, Arena *arena, const Tree *confi
 
 /* Fails with STATUS_FORMAT for an additional_special_tokens of tokenizer_config.json
  * (NULL = none) that the tokenizer lacks: it would be a token more. */
-Status class_check_additional(const Tokenizer *tokenizer, const Tree *config, Diag *diag);
+Status class_check_additional(const Tokenizer *self, const Tree *config, Diag *diag);
 
 #endif

@@ -9,44 +9,44 @@
  * is not needed later goes into the arena `scratch` --- */
 
 /* Fills an empty tokenizer from a tokenizer.json. */
-Status tokenizer_read_json(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+Status tokenizer_read_json(Tokenizer *self, Arena *scratch, const Folder *folder,
                            const char *name, Diag *diag);
 
 /* Fills an empty tokenizer from a vocab.txt, one token a line. */
-Status tokenizer_read_vocab(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const Folder *folder,
                             const char *name, Diag *diag);
 
 /* Fills an empty tokenizer from the vocab.json, `name`, and the merges.txt of a
  * folder: GPT-2's. */
-Status tokenizer_read_merges(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const Folder *folder,
                              const char *name, Diag *diag);
 
 /* Fills an empty tokenizer from a model of SentencePiece: by itself, or with what the
  * class of the tokenizer, that the configuration names, adds to it. */
-Status tokenizer_read_pieces(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+Status tokenizer_read_pieces(Tokenizer *self, Arena *scratch, const Folder *folder,
                              const char *name, Diag *diag);
 
 /* Fills an empty tokenizer from a vocab.json of whole words, Marian's without its
  * SentencePiece model. */
-Status tokenizer_read_words(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+Status tokenizer_read_words(Tokenizer *self, Arena *scratch, const Folder *folder,
                             const char *name, Diag *diag);
 
 /* --- parts of a tokenizer.json --- */
 
 /* Read what is particular to a kind of tokenizer.json; the tokens are in their places. */
-Status bpe_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
-                SpecialNames *names, Diag *diag);
-Status characters_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
+Status bpe_read(Tokenizer *self, const Tree *root, const Tree *model, SpecialNames *names,
+                Diag *diag);
+Status characters_read(Tokenizer *self, const Tree *root, const Tree *model,
                        const AddedToken *added, int count, SpecialNames *names,
                        Diag *diag);
 
 /* The same for whole words. */
-Status wordlevel_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
+Status wordlevel_read(Tokenizer *self, const Tree *root, const Tree *model,
                       SpecialNames *names, Diag *diag);
 
 /* The same for Unigram, and its vocabulary, a list of pieces with their scores, as a map
  * of numbers; in the arena. Fail with STATUS_FORMAT. */
-Status unigram_read(Tokenizer *tokenizer, const Tree *root, const Tree *model,
+Status unigram_read(Tokenizer *self, const Tree *root, const Tree *model,
                     SpecialNames *names, Diag *diag);
 Status unigram_vocab(const Tree **vocab, Arena *arena, const Tree *model,
                      const Tree *root, Diag *diag);
@@ -61,8 +61,8 @@ Status config_tokens(AddedToken **tokens, int *count, Arena *arena, const Tree *
  * before the added tokens are made known; add_bos_token and add_eos_token of Llama's and
  * Gemma's classes, when everything is read. Fail with STATUS_FORMAT, at the key, where it
  * contradicts a tokenizer.json that it cannot change. */
-Status config_text(Tokenizer *tokenizer, const Tree *config, Diag *diag);
-Status config_template(Tokenizer *tokenizer, const Tree *config, Diag *diag);
+Status config_text(Tokenizer *self, const Tree *config, Diag *diag);
+Status config_template(Tokenizer *self, const Tree *config, Diag *diag);
 
 /* Vocabulary of a model Characters as a map of numbers, also where it is a list; in the
  * arena. Fails with STATUS_FORMAT. */
@@ -70,9 +70,9 @@ Status characters_vocab(const Tree **vocab, Arena *arena, const Tree *model,
                         const Tree *root, Diag *diag);
 
 /* Reads the templates of a tokenizer.json's post_processor; the vocabulary is there. */
-Status template_read(Tokenizer *tokenizer, const Tree *root, Diag *diag);
+Status template_read(Tokenizer *self, const Tree *root, Diag *diag);
 
 /* Reads the decoder of a tokenizer.json, or sets what the model suggests. */
-Status decoder_read(Tokenizer *tokenizer, const Tree *root, Diag *diag);
+Status decoder_read(Tokenizer *self, const Tree *root, Diag *diag);
 
 #endif

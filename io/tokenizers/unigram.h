@@ -49,16 +49,16 @@ typedef struct UnigramScratch {
 #define UNIGRAM_PENALTY 10.0
 
 /* Finds the tokens of bytes in the vocabulary. */
-void unigram_bytes(Unigram *unigram);
+void unigram_bytes(Unigram *self);
 
 /* Builds the trie over the pieces; those that `left_out` marks ([pieces], NULL = none)
  * are not found in texts. All in the arena. Fails with STATUS_FORMAT, about `key`, for
  * two pieces that are the same, and for pieces that share too little. */
-Status unigram_build(Unigram *unigram, Arena *arena, const bool *left_out, Loc at,
+Status unigram_build(Unigram *self, Arena *arena, const bool *left_out, Loc at,
                      const char *key, Diag *diag);
 
 /* Appends the tokens of a word of valid UTF-8, at most 2^30 bytes. */
-void unigram_split(const Unigram *unigram, UnigramScratch *scratch, const char *word,
+void unigram_split(const Unigram *self, UnigramScratch *scratch, const char *word,
                    size_t length, IdList *ids, UnknownChars *unknown);
 
 /* Frees the memory. */
