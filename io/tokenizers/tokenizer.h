@@ -142,7 +142,7 @@ size_t text_characters(TextSpan text);
 /* Appends the text that tokens stand for; special tokens are left out when
  * `skip_specials`. Bytes that are not UTF-8 become U+FFFD, one for each longest start of
  * a character. Fails with STATUS_FORMAT, at `at`, for a number without a token. */
-Status tokenizer_decode(const Tokenizer *self, Text *out, const int32_t *ids,
+Status tokenizer_decode(const Tokenizer *tokenizer, Text *out, const int32_t *ids,
                         size_t count, bool skip_specials, Loc at, Diag *diag);
 
 /* The same token by token, for text that is shown while it is generated. Start with

@@ -50,9 +50,9 @@ Status config_read(Tree **config, SpecialNames *names, Arena *arena, const Folde
     return read_name(&names->mask, *config, "mask_token", diag);
 }
 
-static Status find_special(int32_t *id, const Tokenizer *tokenizer, const char *name,
+static Status find_special(int32_t *id, const Tokenizer *self, const char *name,
                            const char *role, Loc at, Diag *diag) {
-    *id = tokenizer_find(tokenizer, name);
+    *id = tokenizer_find(self, name);
     if (*id >= 0) return STATUS_OK;
     diag_fail(diag, STATUS_FORMAT, at, NULL, "the vocabulary lacks %s '%s'", role, name);
     diag_hint(diag, "a tokenizer_config.json beside it can give another name");
@@ -60,30 +60,24 @@ static Status find_special(int32_t *id, const Tokenizer *tokenizer, const char *
 }
 
 /* The name that is given, else BERT's, or where the vocabulary lacks it, MPNet's. */
-static const char *name_or(const Tokenizer *tokenizer, const char *name,
-                           const char *usual, const char *other) {
+static const char *name_or(const Tokenizer *self, const char *name, const char *usual,
+                           const char *other) {
     if (name) return name;
-    return tokenizer_find(tokenizer, usual) < 0 && tokenizer_find(tokenizer, other) >= 0
-               ? other
-               : usual;
+    return tokenizer_find(self, usual) < 0 && tokenizer_find(self, other) >= 0 ? other
+                                                                               : usual;
 }
 
-Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at,
-                     Diag *diag) {
-    SpecialIds *ids = &tokenizer->specials;
-    TRY(find_special(&ids->pad, tokenizer,
-                     name_or(tokenizer, names->pad, "[PAD]", "<pad>"),
+Status specials_find(Tokenizer *self, const SpecialNames *names, Loc at, Diag *diag) {
+    SpecialIds *ids = &self->specials;
+    TRY(find_special(&ids->pad, self, name_or(self, names->pad, "[PAD]", "<pad>"),
                      "the padding token", at, diag));
-    TRY(find_special(&ids->unk, tokenizer,
-                     name_or(tokenizer, names->unk, "[UNK]", "<unk>"),
+    TRY(find_special(&ids->unk, self, name_or(self, names->unk, "[UNK]", "<unk>"),
                      "the unknown token", at, diag));
-    TRY(find_special(&ids->cls, tokenizer, name_or(tokenizer, names->cls, "[CLS]", "<s>"),
+    TRY(find_special(&ids->cls, self, name_or(self, names->cls, "[CLS]", "<s>"),
                      "the class token", at, diag));
-    TRY(find_special(&ids->sep, tokenizer,
-                     name_or(tokenizer, names->sep, "[SEP]", "</s>"),
+    TRY(find_special(&ids->sep, self, name_or(self, names->sep, "[SEP]", "</s>"),
                      "the separator token", at, diag));
-    ids->mask =
-        tokenizer_find(tokenizer, name_or(tokenizer, names->mask, "[MASK]", "<mask>"));
+    ids->mask = tokenizer_find(self, name_or(self, names->mask, "[MASK]", "<mask>"));
     ids->bos = ids->eos = -1;
     return STATUS_OK;
 }
@@ -92,58 +86,58 @@ Status specials_find(Tokenizer *tokenizer, const SpecialNames *names, Loc at,
 
 /* Takes a number of config.json, of which eos_token_id may be a list: the first counts.
  * -1 and null are none. */
-static Status take_number(int32_t *id, const Tokenizer *tokenizer, const Tree *config,
+static Status take_number(int32_t *id, const Tokenizer *self, const Tree *config,
                           const char *key, Diag *diag) {
     const Tree *value = tree_get(config, key);
     if (value && value->kind == TREE_LIST) value = value->first;
     if (*id >= 0 || !value || value->kind == TREE_NULL) return STATUS_OK;
     if (value->kind != TREE_INT || value->integer < -1 ||
-        value->integer >= tokenizer_size(tokenizer))
+        value->integer >= tokenizer_size(self))
         return diag_fail(diag, STATUS_FORMAT, value->loc, key,
                          "expected a token below %d, the size of the vocabulary",
-                         tokenizer_size(tokenizer));
+                         tokenizer_size(self));
     *id = (int32_t)value->integer;
     return STATUS_OK;
 }
 
 /* Numbers that the config.json of a folder gives, for what has none yet. */
-static Status take_numbers(Tokenizer *tokenizer, Arena *scratch, const Folder *folder,
+static Status take_numbers(Tokenizer *self, Arena *scratch, const Folder *folder,
                            Diag *diag) {
-    SpecialIds *ids = &tokenizer->specials;
+    SpecialIds *ids = &self->specials;
     Tree *config;
     static const char NAME[] = "config.json";
     if (!folder_has(folder, NAME)) return STATUS_OK;
     TRY(folder_read_json(&config, folder, scratch, NAME, CONFIG_BYTES_MAX, diag));
-    TRY(take_number(&ids->bos, tokenizer, config, "bos_token_id", diag));
-    TRY(take_number(&ids->eos, tokenizer, config, "eos_token_id", diag));
-    return take_number(&ids->pad, tokenizer, config, "pad_token_id", diag);
+    TRY(take_number(&ids->bos, self, config, "bos_token_id", diag));
+    TRY(take_number(&ids->eos, self, config, "eos_token_id", diag));
+    return take_number(&ids->pad, self, config, "pad_token_id", diag);
 }
 
 /* Looks up a usual name, for what has no number yet: it must be a special token. */
-static void take_usual(int32_t *id, const Tokenizer *tokenizer, const char *name) {
-    int32_t found = *id < 0 ? tokenizer_find(tokenizer, name) : -1;
-    if (found >= 0 && tokenizer->special[found]) *id = found;
+static void take_usual(int32_t *id, const Tokenizer *self, const char *name) {
+    int32_t found = *id < 0 ? tokenizer_find(self, name) : -1;
+    if (found >= 0 && self->special[found]) *id = found;
 }
 
-static void take_all_usual(Tokenizer *tokenizer) {
-    SpecialIds *ids = &tokenizer->specials;
-    take_usual(&ids->bos, tokenizer, "<s>");
-    take_usual(&ids->bos, tokenizer, "<|endoftext|>");
-    take_usual(&ids->eos, tokenizer, "</s>");
-    take_usual(&ids->eos, tokenizer, "<|endoftext|>");
-    take_usual(&ids->pad, tokenizer, "<pad>");
-    take_usual(&ids->pad, tokenizer, "[PAD]");
-    take_usual(&ids->unk, tokenizer, "<unk>");
-    take_usual(&ids->unk, tokenizer, "[UNK]");
-    take_usual(&ids->cls, tokenizer, "[CLS]");
-    take_usual(&ids->sep, tokenizer, "[SEP]");
-    take_usual(&ids->mask, tokenizer, "<mask>");
-    take_usual(&ids->mask, tokenizer, "[MASK]");
+static void take_all_usual(Tokenizer *self) {
+    SpecialIds *ids = &self->specials;
+    take_usual(&ids->bos, self, "<s>");
+    take_usual(&ids->bos, self, "<|endoftext|>");
+    take_usual(&ids->eos, self, "</s>");
+    take_usual(&ids->eos, self, "<|endoftext|>");
+    take_usual(&ids->pad, self, "<pad>");
+    take_usual(&ids->pad, self, "[PAD]");
+    take_usual(&ids->unk, self, "<unk>");
+    take_usual(&ids->unk, self, "[UNK]");
+    take_usual(&ids->cls, self, "[CLS]");
+    take_usual(&ids->sep, self, "[SEP]");
+    take_usual(&ids->mask, self, "<mask>");
+    take_usual(&ids->mask, self, "[MASK]");
 }
 
-Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,
+Status specials_find_some(Tokenizer *self, const SpecialNames *names,
                           const Folder *folder, Loc at, Diag *diag) {
-    SpecialIds *ids = &tokenizer->specials;
+    SpecialIds *ids = &self->specials;
     const struct {
         int32_t *id;
         const char *name, *role;
@@ -157,16 +151,15 @@ Status specials_find_some(Tokenizer *tokenizer, const SpecialNames *names,
     for (size_t i = 0; i < sizeof ALL / sizeof *ALL; i++) {
         *ALL[i].id = -1;
         if (ALL[i].name)
-            TRY(find_special(ALL[i].id, tokenizer, ALL[i].name, ALL[i].role, at, diag));
+            TRY(find_special(ALL[i].id, self, ALL[i].name, ALL[i].role, at, diag));
     }
     Arena *scratch = arena_create();
-    Status status = take_numbers(tokenizer, scratch, folder, diag);
+    Status status = take_numbers(self, scratch, folder, diag);
     arena_destroy(scratch);
     TRY(status);
-    take_all_usual(tokenizer);
+    take_all_usual(self);
     for (size_t i = 0; i < sizeof ALL / sizeof *ALL; i++)
-        if (*ALL[i].id >= 0 && ALL[i].id != &ids->unk)
-            tokenizer->special[*ALL[i].id] = true;
+        if (*ALL[i].id >= 0 && ALL[i].id != &ids->unk) self->special[*ALL[i].id] = true;
     return STATUS_OK;
 }
 
@@ -185,28 +178,28 @@ Status unknown_read(int32_t *id, const Tokenizer *self, const Tree *token,
 
 /* --- templates and added tokens --- */
 
-void template_bert(Tokenizer *tokenizer, int32_t cls, int32_t sep) {
+void template_bert(Tokenizer *self, int32_t cls, int32_t sep) {
     const Template single = {{{cls, 0}, {PIECE_FIRST, 0}, {sep, 0}}, 3};
     const Template pair = {
         {{cls, 0}, {PIECE_FIRST, 0}, {sep, 0}, {PIECE_SECOND, 1}, {sep, 1}}, 5};
-    tokenizer->single = single;
-    tokenizer->pair = pair;
+    self->single = single;
+    self->pair = pair;
 }
 
-void template_plain(Tokenizer *tokenizer) {
-    tokenizer->single = (Template){{{PIECE_FIRST, 0}}, 1};
-    tokenizer->pair = (Template){{{PIECE_FIRST, 0}, {PIECE_SECOND, 1}}, 2};
+void template_plain(Tokenizer *self) {
+    self->single = (Template){{{PIECE_FIRST, 0}}, 1};
+    self->pair = (Template){{{PIECE_FIRST, 0}, {PIECE_SECOND, 1}}, 2};
 }
 
-void template_roberta(Tokenizer *tokenizer, int32_t cls, int32_t sep) {
+void template_roberta(Tokenizer *self, int32_t cls, int32_t sep) {
     const Template pair = {
         {{cls, 0}, {PIECE_FIRST, 0}, {sep, 0}, {sep, 0}, {PIECE_SECOND, 0}, {sep, 0}}, 6};
-    template_bert(tokenizer, cls, sep);
-    tokenizer->pair = pair;
+    template_bert(self, cls, sep);
+    self->pair = pair;
 }
 
-void template_flags(Tokenizer *tokenizer, int32_t begin, int32_t end) {
-    Template *both[] = {&tokenizer->single, &tokenizer->pair};
+void template_flags(Tokenizer *self, int32_t begin, int32_t end) {
+    Template *both[] = {&self->single, &self->pair};
     for (int texts = 1; texts <= 2; texts++) {
         Template *template = both[texts - 1];
         template->count = 0;
@@ -236,16 +229,14 @@ Status added_flags_read(AddedToken *out, Arena *arena, const Tree *map, const ch
     return STATUS_OK;
 }
 
-Status tokenizer_add(Tokenizer *tokenizer, const AddedToken *tokens, int count, Loc at,
+Status tokenizer_add(Tokenizer *self, const AddedToken *tokens, int count, Loc at,
                      Diag *diag) {
-    tokenizer->special =
-        ARENA_ARRAY(tokenizer->arena, bool, (size_t)tokenizer_size(tokenizer));
+    self->special = ARENA_ARRAY(self->arena, bool, (size_t)tokenizer_size(self));
     for (int i = 0; i < count; i++)
-        if (tokens[i].special) tokenizer->special[tokens[i].id] = true;
-    TRY(added_collect(&tokenizer->original, tokenizer->arena, tokens, count, NULL, at,
-                      diag));
-    return added_collect(&tokenizer->normalized, tokenizer->arena, tokens, count,
-                         &tokenizer->normalizer, at, diag);
+        if (tokens[i].special) self->special[tokens[i].id] = true;
+    TRY(added_collect(&self->original, self->arena, tokens, count, NULL, at, diag));
+    return added_collect(&self->normalized, self->arena, tokens, count, &self->normalizer,
+                         at, diag);
 }
 
 /* --- vocabulary --- */

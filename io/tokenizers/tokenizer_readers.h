@@ -53,7 +53,7 @@ Status unigram_vocab(const Tree **vocab, Arena *arena, const Tree *model,
 
 /* Appends the tokens that tokenizer_config.json (NULL = none) lists and tokenizer.json
  * does not; in the arena. Fails with STATUS_FORMAT. */
-Status config_tokens(AddedToken **tokens, int *count, Arena *arena, const Tree *config,
+Status config_tokens(AddedToken **out, int *count, Arena *arena, const Tree *config,
                      Diag *diag);
 
 /* Set what tokenizer_config.json (NULL = none) says anew: do_lower_case, strip_accents
