@@ -73,6 +73,7 @@ void signals_install(void) {
     install(SIGHUP, on_interrupt);
     install(SIGALRM, on_deadline);
     guard_install();
+    signal(SIGXFSZ, SIG_IGN); /* writes beyond `ulimit -f` fail, as on a full disk */
 }
 
 void signals_ignore_pipe(void) {

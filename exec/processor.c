@@ -5,6 +5,7 @@
 #include "ir/arena.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,13 +133,12 @@ static Processor find_level(const char *name) {
 /* The one choice of the program that no argument carries: kernels are looked up where
  * nothing but their operands is at hand. Written before main, never again. */
 static Processor chosen;
-static bool fixed, tiles;
+static bool fixed;
 
 __attribute__((constructor)) static void choose(void) {
     const Processor wanted = find_level(getenv(VARIABLE));
     fixed = processor_has(wanted);
     chosen = fixed ? wanted : best_level();
-    tiles = ask_for_tiles();
     blas_suit(LIBRARIES[chosen].core);
 }
 
@@ -146,7 +146,15 @@ bool processor_fixed(void) {
     return fixed;
 }
 
+static bool tiles;
+
+static void find_tiles(void) {
+    tiles = ask_for_tiles();
+}
+
 bool processor_tiles(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_tiles);
     return tiles;
 }
 

@@ -31,7 +31,8 @@ bool processor_fixed(void);
 
 /* Whether tiles of the processor's (AMX: exec/linalg/tiles.h) multiply bytes and
  * bfloat16: it has them, and the system lets the program use them. No level has them.
- * Asked once, before main. */
+ * Asked when it is first wanted, since it binds the whole process: stacks for signals
+ * (sigaltstack) must then hold the tiles, 12 KiB. */
 bool processor_tiles(void);
 
 /* Whether this processor can run the kernels of a level, and the program has them. */

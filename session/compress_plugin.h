@@ -96,8 +96,9 @@ typedef struct CompressHost {
      * ones become float32. Fails where a value is not finite, and without memory. */
     int (*write)(CompressStep *step, size_t index, const float *values);
 
-    /* Notes a number under a name in the step's record, which goes into the model file
-     * and the report. It must be the same in every run. */
+    /* Notes a number under a name (lower case, digits and _; not "applied") in the step's
+     * record, which goes into the model file and the report. It must be the same in every
+     * run. */
     void (*record)(CompressStep *step, const char *name, double value);
 
     /* Says that the model does not fit, in a sentence; returns 1. */

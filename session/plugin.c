@@ -42,6 +42,12 @@ struct CompressStep {
     Status status; /* of the first fault */
 };
 
+/* Names of passes, options and numbers: lower case, digits and _. */
+static bool is_name(const char *name) {
+    return name && name[0] >= 'a' && name[0] <= 'z' &&
+           name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
 /* ---- options, as the pass asks for them ---- */
 
 static const OptionValue *find_value(const CompressStep *step, const char *option,
@@ -220,6 +226,12 @@ static int host_apply(CompressStep *step, const char *pass, const char *options)
 
 static void host_record(CompressStep *step, const char *name, double value) {
     Arena *arena = step->ctx->arena;
+    if (!is_name(name) || strcmp(name, INNER_STEPS_KEY) == 0) {
+        hold(step, step_fail(step->ctx, step->diag,
+                             "the plug-in notes a number under a name that is none, or "
+                             "\"" INNER_STEPS_KEY "\""));
+        return;
+    }
     const char *key = arena_strdup(arena, name);
     if (step->ctx->plan || !isfinite(value)) return;
     if (value == floor(value) && fabs(value) < 1e15)
@@ -229,7 +241,8 @@ static void host_record(CompressStep *step, const char *name, double value) {
 }
 
 static int host_fail(CompressStep *step, const char *message) {
-    return hold(step, step_fail(step->ctx, step->diag, "%s", message));
+    return hold(step, step_fail(step->ctx, step->diag, "%s",
+                                message ? message : "the plug-in failed"));
 }
 
 static const CompressHost HOST = {
@@ -262,11 +275,6 @@ static Status plugin_run(PassContext *ctx, Model *model, const void *options,
 
 /* ---- loading ---- */
 
-static bool is_name(const char *name) {
-    return name && name[0] >= 'a' && name[0] <= 'z' &&
-           name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
-}
-
 static int row_count(const CompressPluginOption *rows) {
     int count = 0;
     while (rows && rows[count].name) count++;
@@ -278,6 +286,11 @@ static Status bad_plugin(const char *path, Diag *diag, const char *pass,
     return diag_fail(diag, STATUS_USAGE, LOC_FILE(path), NULL, "pass \"%s\"%s%s%s: %s",
                      pass ? pass : "", option ? ", option \"" : "", option ? option : "",
                      option ? "\"" : "", what);
+}
+
+/* Whether an option of whole numbers can have this value. */
+static bool is_whole(double value) {
+    return value == floor(value) && fabs(value) <= 1e15;
 }
 
 static Status check_option(const char *path, const CompressPluginPass *pass,
@@ -298,6 +311,10 @@ static Status check_option(const char *path, const CompressPluginPass *pass,
     if (number && !(isfinite(row->number) && isfinite(row->least) && isfinite(row->most)))
         return bad_plugin(path, diag, pass->name, row->name,
                           "expected a finite default and bounds");
+    if (row->kind == COMPRESS_OPTION_INTEGER &&
+        !(is_whole(row->number) && is_whole(row->least) && is_whole(row->most)))
+        return bad_plugin(path, diag, pass->name, row->name,
+                          "expected a whole default and bounds");
     if (number && bounded && !(row->least <= row->number && row->number <= row->most))
         return bad_plugin(path, diag, pass->name, row->name,
                           "expected a default within its bounds");

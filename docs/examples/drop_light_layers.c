@@ -47,10 +47,12 @@ static int lightest(const Layer *layers) {
 
 static int run(CompressStep *step, const CompressHost *host) {
     Layer layers[LAYERS_MAX] = {0};
+    const char *stack = host->text(step, "stack");
+    if (!stack) return host->fail(step, "expected the name of a stack");
     for (size_t i = 0; i < host->weight_count(step); i++) {
         const CompressWeight weight = host->weight(step, i);
         if (!weight.linear || weight.layer < 0 || weight.layer >= LAYERS_MAX ||
-            strcmp(weight.stack, host->text(step, "stack")) != 0)
+            !weight.stack || strcmp(weight.stack, stack) != 0)
             continue;
         if (add(step, host, i, layers)) return 1;
     }
@@ -65,8 +67,7 @@ static int run(CompressStep *step, const CompressHost *host) {
         if (layers[i].gone)
             end += (size_t)snprintf(options + end, sizeof options - end, "%s%d",
                                     end ? ", " : "{drop: [", i);
-    snprintf(options + end, sizeof options - end, "], stack: %s}",
-             host->text(step, "stack"));
+    snprintf(options + end, sizeof options - end, "], stack: \"%.40s\"}", stack);
     return host->apply(step, "remove_layer", options);
 }
 

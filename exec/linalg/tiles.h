@@ -57,6 +57,7 @@ TILES_INLINE bool tiles_open(int64_t rows) {
         shapes.bytes[tile] = lines[tile] ? TILE_BYTES : 0;
         shapes.lines[tile] = lines[tile];
     }
+    __asm__ volatile("" ::"m"(shapes)); /* of which gcc 12 takes 8 bytes to be read */
     _tile_loadconfig(&shapes);
     return below > 0;
 }

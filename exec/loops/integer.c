@@ -6,6 +6,7 @@
  * end. The sums are whole numbers, so that every way to take them gives the same; what
  * follows is one product, one product and one sum in float, none of them fused (this file
  * is compiled so). Results are the same bytes on every processor. */
+#include "exec/linalg/thread_room.h"
 #include "exec/linalg/tiles.h"
 #include "exec/loops/integer_rows.h"
 #include "exec/loops/target.h"
@@ -391,15 +392,15 @@ void REAL_FN(integer_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t 
         return;
     }
     const Way *way = find_way(wanted);
-    RoundedRows rows;
+    RoundedRows *rows = thread_room(sizeof *rows);
     int64_t most =
-        rounded_room(&rows, matrix->columns, matrix->columns, way->bytes, way->unit);
+        rounded_room(rows, matrix->columns, matrix->columns, way->bytes, way->unit);
     if (most > way->rows) most -= most % way->rows;
     const Target to = {first, last, matrix_scales(matrix), bias, y, ldy};
     for (int64_t t = 0, n; t < count; t += n) {
         n = count - t < most ? count - t : most;
-        REAL_FN(round_rows)(&rows, x + t * ldx, ldx, n);
-        way->block(way, matrix, &rows, n, &to, t);
+        REAL_FN(round_rows)(rows, x + t * ldx, ldx, n);
+        way->block(way, matrix, rows, n, &to, t);
     }
 }
 

@@ -5,6 +5,7 @@
  * is taken off before the group's scale. Every way to take the sums gives the same, and
  * what follows is in float in order of the groups, none of it fused (this file is
  * compiled so): the same bytes on every processor. */
+#include "exec/linalg/thread_room.h"
 #include "exec/loops/integer_rows.h"
 #include "exec/loops/target.h"
 
@@ -345,12 +346,12 @@ void REAL_FN(integer4_times_by)(IntegerWay wanted, const Matrix *matrix, int64_t
                                 int64_t ldx, float *y, int64_t ldy, int64_t count) {
     const Way *way = find_way(wanted);
     const Target to = {first, last, NULL, bias, y, ldy};
-    RoundedRows rows;
-    int64_t most = rounded_room(&rows, matrix->columns, matrix->group, 1, OCTET);
+    RoundedRows *rows = thread_room(sizeof *rows);
+    int64_t most = rounded_room(rows, matrix->columns, matrix->group, 1, OCTET);
     if (most > way->rows) most -= most % way->rows;
     for (int64_t t = 0, n; t < count; t += n) {
         n = count - t < most ? count - t : most;
-        REAL_FN(round_rows)(&rows, x + t * ldx, ldx, n);
-        times_rows(way, matrix, &rows, n, &to, t);
+        REAL_FN(round_rows)(rows, x + t * ldx, ldx, n);
+        times_rows(way, matrix, rows, n, &to, t);
     }
 }

@@ -16,8 +16,7 @@
  *   multiply: C[m, n] = alpha op(A) op(B) + beta C, as gemm_f32 (exec/linalg/gemm.h) has
  *     it, of matrices that are used once; any size. Every element is beta C and alpha
  *     times the sums of blocks of k, added in order: 128 each where A is transposed and k
- *     lda is above 2^14, else 384. What else is computed does not matter. Takes up to 300
- *     KiB of stack.
+ *     lda is above 2^14, else 384. What else is computed does not matter.
  *   panels_times: y[t, c] = sum_k w[k * step + c] x[t, k] for 16 * panels columns c, of
  *     which panel p starts at w + p * gap. K may be 0.
  *

@@ -7,6 +7,7 @@
  * multiplied with, which are read where they are. So are rows of the left operand. Where
  * k goes along its columns and these are far apart, parts of it are copied first: numbers
  * that lie a multiple of a page apart push each other out of the cache. */
+#include "exec/linalg/thread_room.h"
 #include "exec/loops/loops.h"
 #include "exec/loops/panel.h"
 
@@ -34,6 +35,7 @@ enum {
     COPY_DEPTH = 128,
     COPY_ROWS = 384,
     COPY_STEP = COPY_ROWS + PANEL_ROWS,
+    COPIED_FLOATS = (COLUMNS + COPY_STEP) * COPY_DEPTH, /* of panels and copies */
     NEAR_FLOATS =
         1 << 14,        /* of an operand that is read where it is, from first to last */
     FEW_ROWS = 2 * ROWS /* for which nothing is packed */
@@ -251,9 +253,9 @@ static void put_columns(const Block *b, const Left *left, int64_t m) {
     put_edge(&(Strips){b->room, b->K, PANEL_ROWS, 0}, left, m, rest, &to);
 }
 
+/* `room`: [COLUMNS * K]. */
 static void put_block(const Left *left, const Right *right, int64_t m, int64_t n,
-                      int64_t K, const Result *to) {
-    _Alignas(64) float room[COLUMNS * DEPTH];
+                      int64_t K, float *room, const Result *to) {
     const bool here = !right->turned && (K * right->ld <= NEAR_FLOATS || m <= FEW_ROWS);
     for (int64_t j = 0; j < n; j += COLUMNS) {
         Block block = {right, j, at_most(n - j, COLUMNS), K, here, room, *to};
@@ -262,16 +264,17 @@ static void put_block(const Left *left, const Right *right, int64_t m, int64_t n
     }
 }
 
-/* The same with copies of the left operand, whose rows are side by side. */
+/* The same with copies of the left operand, whose rows are side by side; they are put
+ * behind the room. */
 static void put_copied(const Left *left, const Right *right, int64_t m, int64_t n,
-                       int64_t K, const Result *to) {
-    _Alignas(64) float copy[COPY_STEP * COPY_DEPTH];
+                       int64_t K, float *room, const Result *to) {
+    float *copy = room + COLUMNS * COPY_DEPTH;
     for (int64_t i = 0; i < m; i += COPY_ROWS) {
         const int64_t rows = at_most(m - i, COPY_ROWS);
         for (int64_t k = 0; k < K; k++)
             memcpy(copy + k * COPY_STEP, left->x + k * left->step + i,
                    (size_t)rows * sizeof *copy);
-        put_block(&(Left){copy, 1, COPY_STEP}, right, rows, n, K,
+        put_block(&(Left){copy, 1, COPY_STEP}, right, rows, n, K, room,
                   &(Result){to->c + i * to->ldc, to->ldc, to->gap, to->alpha, to->add});
     }
 }
@@ -287,6 +290,8 @@ void REAL_FN(multiply)(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t
                        int64_t ldb, float beta, float *c, int64_t ldc) {
     const bool copied = trans_a && k * lda > NEAR_FLOATS;
     const int64_t depth = copied ? COPY_DEPTH : DEPTH;
+    const int64_t most = at_most(k, depth) * COLUMNS;
+    float *room = thread_room(sizeof *room * (size_t)(copied ? COPIED_FLOATS : most));
     Left left = {a, trans_a ? 1 : lda, trans_a ? lda : 1};
     Right right = {b, ldb, trans_b};
     Result to = {c, ldc, PANEL_ROWS, alpha, beta != 0};
@@ -295,6 +300,6 @@ void REAL_FN(multiply)(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t
         left.x = a + first * left.step;
         right.x = b + first * (trans_b ? 1 : ldb);
         (copied ? put_copied : put_block)(&left, &right, m, n, at_most(k - first, depth),
-                                          &to);
+                                          room, &to);
     }
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { GUARD_SLOTS = 64, GUARD_PATH_BYTES = 256 };
+enum { GUARD_SLOTS = 1024, GUARD_PATH_BYTES = 256 };
 
 typedef struct GuardSlot {
     atomic_bool taken;

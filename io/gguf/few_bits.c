@@ -4,6 +4,7 @@
 #include "ir/half.h"
 #include "ir/quantised.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { BLOCK = 32, HALF = BLOCK / 2 };
@@ -22,7 +23,7 @@ bool few_bits_fit(const Tensor *tensor) {
         for (int64_t g = 0; g < quantised_groups(tensor); g++) {
             const Grid grid = quantised_read_grid(tensor, m, g);
             const float lowest = tensor->zeros ? grid.scale * (float)grid.zero : 0;
-            if (!(grid.scale <= most && lowest <= most)) return false;
+            if (!(fabsf(grid.scale) <= most && fabsf(lowest) <= most)) return false;
         }
     return true;
 }

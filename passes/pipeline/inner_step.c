@@ -24,8 +24,8 @@ static Status find_pass(const Pass **out, PassContext *step, const char *name,
 static void note_applied(PassContext *step, const PassContext *inner,
                          const void *options) {
     Arena *arena = step->arena;
-    Tree *applied = tree_get(step->record, "applied");
-    if (!applied) applied = tree_put_list(arena, step->record, "applied");
+    Tree *applied = tree_get(step->record, INNER_STEPS_KEY);
+    if (!applied) applied = tree_put_list(arena, step->record, INNER_STEPS_KEY);
     Tree *entry = tree_add_map(arena, applied);
     tree_put_string(arena, entry, "pass", inner->pass->name);
     if (inner->pass->fields)

@@ -4,6 +4,9 @@
 
 #include "passes/pass.h"
 
+/* Where a step's record lists them. */
+#define INNER_STEPS_KEY "applied"
+
 /* Runs the pass called `name` on the model of a step, with options as a recipe has them
  * (a map, null or NULL), as a step would: bound, checked, verified. What it notes is put
  * behind that of others in a list "applied" in the record of the step, with its options.

@@ -8,6 +8,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,9 +182,34 @@ static void test_levels(void **state) {
         }
 }
 
+/* On a thread with as little stack as threads have on some systems. */
+static void *multiply_once(void *self) {
+    Case *c = self;
+    return multiplied(c, loops_here());
+}
+
+static void test_small_stack(void **state) {
+    (void)state;
+    enum { STACK = 128 << 10 };
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, STACK), 0);
+    for (int kind = 0; kind < KINDS; kind++) {
+        Case c = case_open(384, 70, 300, kind);
+        pthread_t thread;
+        void *out = NULL;
+        assert_int_equal(pthread_create(&thread, &attributes, multiply_once, &c), 0);
+        pthread_join(thread, &out);
+        check_values(&c, out);
+        free(out);
+        case_close(&c);
+    }
+    pthread_attr_destroy(&attributes);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_empty),
-                                       cmocka_unit_test(test_levels)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_small_stack), cmocka_unit_test(test_levels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
