@@ -287,11 +287,13 @@ static Status check_flags(const Flags *flags, Diag *diag) {
 }
 
 static Status open_sequences(Batch *b, Diag *diag) {
+    static const Watch watch = {.cancelled = signals_interrupted};
     const Flags *flags = &b->cli->flags;
     const SequencesOptions options = {.capacity = b->longest + b->options.most,
                                       .slots = samples_slots(&b->options),
                                       .threads = threads_choose(flags->threads),
-                                      .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
+                                      .weights = flags->bf16 ? STEP_BF16 : STEP_F32,
+                                      .watch = &watch};
     TRY(prompt_check_positions(b->model, b->longest, b->options.most, diag));
     blas_init();
     TRY(threads_reserve(options.threads, diag));

@@ -16,7 +16,14 @@
  * caught. Where small memory runs out, the program ends with the exit code
  * COMPRESS_MEMORY, unless a handler says otherwise (compress_on_memory); large memory
  * gives that status. A model file that another program makes shorter while it is in use
- * raises SIGBUS, as a mapped file does.
+ * raises SIGBUS, as a mapped file does; where a limit of file size (`ulimit -f`) is met,
+ * SIGXFSZ is raised unless the host ignores it.
+ *
+ * For the time of a call the calling thread has the locale "C" and OpenBLAS one thread;
+ * then both are what they were. A child of a process that has used the library may use it
+ * as well, on one thread, if no call was under way at the fork. On processors with AMX
+ * the first product of bfloat16 or of bytes asks the system for its registers, for the
+ * whole process: sigaltstack then wants 12 KiB. dlclose leaves the library where it is.
  *
  * Paths are relative to the working directory. Texts are UTF-8 and end with NUL. What a
  * function gives as `T **out` is the caller's, to be freed as said there; after a failure
@@ -49,7 +56,7 @@ typedef enum CompressStatus {
     COMPRESS_MEMORY = 7,       /* out of memory */
     COMPRESS_GATE = 8,         /* a gate of the recipe did not hold */
     COMPRESS_INTERNAL = 9,     /* a defect in compress itself; of passes, a folder is left
-                                  that     the message names, to run the step again */
+                                  that the message names, to run the step again */
     COMPRESS_INTERRUPTED = 130 /* the caller asked for it: compress_watch */
 } CompressStatus;
 
@@ -80,7 +87,9 @@ COMPRESS_API const char *compress_messages(const CompressContext *context);
 
 /* Calls `progress` during long work, at most a few times a second: `done` of `total`
  * units of a step, and a short state as text, which may be "". `cancelled` is asked as
- * often: not 0 = the call ends with COMPRESS_INTERRUPTED. Either may be NULL. */
+ * often: not 0 = the call ends with COMPRESS_INTERRUPTED. Either may be NULL. They are
+ * called on the thread that made the call, and call no function of the library but
+ * compress_version and compress_status_text: another ends with COMPRESS_USAGE. */
 COMPRESS_API void compress_watch(CompressContext *context, void *self,
                                  void (*progress)(void *self, int64_t done, int64_t total,
                                                   const char *text),

@@ -14,6 +14,7 @@
 #include "session/output_files.h"
 #include "session/session.h"
 
+#include <locale.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,26 +40,47 @@ void compress_on_memory(void (*handler)(void *self), void *self) {
 
 /* ---- contexts and calls ---- */
 
-/* Threads, kernels and the linear-algebra library are the process's. */
-static pthread_mutex_t one_call = PTHREAD_MUTEX_INITIALIZER;
+/* Threads, kernels and the linear-algebra library are the process's. A callback that
+ * calls again is told so. */
+static pthread_mutex_t one_call = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+
+/* Numbers have a point, whatever the host's locale makes of them. */
+static locale_t plain_locale;
+
+static void make_locale(void) {
+    plain_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
 
 static void tell_progress(void *self, int64_t done, int64_t total, const char *text) {
-    const CompressContext *context = ((const LibraryCall *)self)->context;
-    if (context->progress) context->progress(context->self, done, total, text);
+    const LibraryCall *call = self;
+    const CompressContext *context = call->context;
+    if (!context->progress) return;
+    uselocale(call->host_locale);
+    context->progress(context->self, done, total, text);
+    uselocale(plain_locale);
 }
 
 static bool is_cancelled(void *self) {
-    const CompressContext *context = ((const LibraryCall *)self)->context;
-    return context->cancelled && context->cancelled(context->self) != 0;
+    const LibraryCall *call = self;
+    const CompressContext *context = call->context;
+    if (!context->cancelled) return false;
+    uselocale(call->host_locale);
+    const bool cancelled = context->cancelled(context->self) != 0;
+    uselocale(plain_locale);
+    return cancelled;
 }
 
-void library_begin(LibraryCall *call, CompressContext *context) {
-    pthread_mutex_lock(&one_call);
+bool library_begin(LibraryCall *call, CompressContext *context) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (pthread_mutex_lock(&one_call) != 0) return false;
+    pthread_once(&once, make_locale);
     *call = (LibraryCall){.context = context,
                           .arena = arena_create(),
                           .diag = diag_create(),
-                          .watch = {call, tell_progress, is_cancelled}};
-    blas_init();
+                          .watch = {call, tell_progress, is_cancelled},
+                          .host_locale = uselocale(plain_locale),
+                          .host_threads = blas_hold()};
+    return true;
 }
 
 CompressStatus library_end(LibraryCall *call, Status status) {
@@ -71,6 +93,8 @@ CompressStatus library_end(LibraryCall *call, Status status) {
     if (out) fclose(out);
     diag_destroy(call->diag);
     arena_destroy(call->arena);
+    blas_release(call->host_threads);
+    uselocale(call->host_locale);
     pthread_mutex_unlock(&one_call);
     return (CompressStatus)status_exit_code(status);
 }
@@ -80,7 +104,9 @@ Status library_options(Tree **out, const LibraryCall *call, const char *name,
     *out = tree_new(call->arena, TREE_MAP, LOC_NONE);
     if (!text) return STATUS_OK;
     Tree *value = NULL;
-    TRY(yaml_parse(&value, call->arena, name, text, strlen(text), call->diag));
+    if (yaml_parse(&value, call->arena, name, text, strlen(text), call->diag) !=
+        STATUS_OK)
+        return STATUS_USAGE;
     if (value->kind != TREE_MAP)
         return diag_fail(call->diag, STATUS_USAGE, value->loc, NULL,
                          "expected a map, found %s", tree_kind_name(value->kind));
@@ -128,7 +154,7 @@ CompressStatus compress_load(CompressContext *context, const char *path,
     LibraryCall call;
     Model *model = NULL;
     *out = NULL;
-    library_begin(&call, context);
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
     const Status status = model_load(&model, path, ops_table(), true, call.diag);
     if (status == STATUS_OK) *out = library_model(model);
     return library_end(&call, status);
@@ -155,7 +181,7 @@ static Status save_model(const LibraryCall *call, const Model *model, const char
 CompressStatus compress_save(CompressContext *context, const CompressModel *model,
                              const char *path, const char *options) {
     LibraryCall call;
-    library_begin(&call, context);
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
     return library_end(&call, save_model(&call, model->model, path, options));
 }
 
@@ -179,7 +205,7 @@ CompressStatus compress_inspect(CompressContext *context, const CompressModel *m
     LibraryCall call;
     Inspection it;
     *json = NULL;
-    library_begin(&call, context);
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
     const Status status = inspection_make(&it, call.arena, NULL, model->model, call.diag);
     if (status == STATUS_OK) *json = library_json(inspection_tree(&it));
     return library_end(&call, status);

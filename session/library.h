@@ -6,6 +6,8 @@
 #include "ir/model.h"
 #include "session/compress.h"
 
+#include <locale.h>
+
 struct CompressContext {
     int threads;
     char *messages; /* of the latest call; NULL = none */
@@ -24,18 +26,22 @@ typedef struct LibraryCall {
     Arena *arena;
     Diag *diag;
     Watch watch; /* the context's */
+
+    /* what the host has, and gets back */
+    locale_t host_locale;
+    int host_threads; /* of the linear-algebra library */
 } LibraryCall;
 
 /* Begins a call, when no other one runs in the process; to be ended. The watch refers to
- * `call`, which stays where it is. */
-void library_begin(LibraryCall *call, CompressContext *context);
+ * `call`, which stays where it is. False: the calling thread is in a call already. */
+bool library_begin(LibraryCall *call, CompressContext *context);
 
 /* Keeps the messages and frees the rest. Returns the status as a number of the library.
  */
 CompressStatus library_end(LibraryCall *call, Status status);
 
 /* A map that the caller wrote in YAML; NULL = an empty one. Fails with STATUS_USAGE for
- * another value, and as yaml_parse. `name` is the argument's in messages. */
+ * what is none. `name` is the argument's in messages. */
 Status library_options(Tree **out, const LibraryCall *call, const char *name,
                        const char *text);
 

@@ -64,7 +64,7 @@ CompressStatus compress_apply(CompressContext *context, CompressModel *model,
                               const char *passes, char **report) {
     LibraryCall call;
     if (report) *report = NULL;
-    library_begin(&call, context);
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
     return library_end(&call, apply(&call, model->model, passes, report));
 }
 
@@ -89,7 +89,7 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
     Model *model = NULL;
     if (out) *out = NULL;
     if (report) *report = NULL;
-    library_begin(&call, context);
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
     SessionOptions options = {
         .recipe = path, .threads = context->threads, .watch = &call.watch};
     options.sets.items = ARENA_ARRAY(call.arena, const char *, count + 1);
@@ -106,6 +106,6 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
 
 CompressStatus compress_add_plugin(CompressContext *context, const char *path) {
     LibraryCall call;
-    library_begin(&call, context);
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
     return library_end(&call, plugin_load(path, call.diag));
 }

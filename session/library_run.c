@@ -11,6 +11,7 @@
 #include "session/user_inputs.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,7 +112,7 @@ CompressStatus compress_run(CompressContext *context, const CompressModel *model
     Status status = STATUS_OK;
     *outputs = NULL;
     *output_count = 0;
-    library_begin(&call, context);
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
     if (count > INT_MAX)
         status = diag_fail(call.diag, STATUS_USAGE, LOC_NONE, "count", "too many inputs");
     Checkpoint *given = checkpoint_create("inputs", status == STATUS_OK ? (int)count : 0);
@@ -169,7 +170,8 @@ static Status open_writing(Writing *w, Model *model, const char *prompt) {
                       (TextSpan){prompt, strlen(prompt)}, LOC_FILE("prompt"), diag));
     TRY(prompt_check_positions(model, w->prompt_count, w->keys.max_tokens, diag));
     const DecodeOptions options = {.capacity = w->prompt_count + w->keys.max_tokens,
-                                   .threads = call->context->threads};
+                                   .threads = call->context->threads,
+                                   .watch = &call->watch};
     TRY(decoder_create(&w->decoder, model->graph, &options, diag));
     return prompt_check_vocabulary(model, decoder_vocabulary(w->decoder), w->tokenizer,
                                    diag);
@@ -189,8 +191,10 @@ static Status write_tokens(Writing *w) {
     w->sampler = sampler_create(decoder_vocabulary(w->decoder));
     sampler_start(w->sampler, &sampling);
     sampler_see(w->sampler, w->prompt, w->prompt_count);
+    Ticker ticker = {.watch = &call->watch};
     for (int64_t made = 0; made < keys->max_tokens; made++) {
-        if (call->watch.cancelled(call->watch.self))
+        ticker_progress(&ticker, made, keys->max_tokens, NAN, false);
+        if (ticker_cancelled(&ticker))
             return diag_fail(call->diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
                              "interrupted");
         const int32_t token = sampler_draw(w->sampler, decoder_logits(w->decoder),
@@ -225,7 +229,7 @@ CompressStatus compress_generate(CompressContext *context, const CompressModel *
     LibraryCall call;
     Writing w = {.call = &call};
     *text = NULL;
-    library_begin(&call, context);
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
     Model *copy = model_copy(model->model);
     Status status = write_text(&w, copy, prompt, options);
     if (status == STATUS_OK) *text = strdup(w.text.made.data ? w.text.made.data : "");

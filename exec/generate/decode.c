@@ -49,6 +49,7 @@ struct Decoder {
     int32_t token[BLOCK_TOKENS], ones[BLOCK_TOKENS];
     int64_t position;
     int64_t count; /* tokens of the current run */
+    Ticker ticker;
 };
 
 /* ---- sharing out ---- */
@@ -308,6 +309,8 @@ Status decoder_append(Decoder *decoder, const int32_t *tokens, int64_t count,
                       Diag *diag) {
     TRY(check_tokens(decoder, tokens, count, diag));
     for (int64_t n; count > 1; tokens += n, count -= n) {
+        if (ticker_cancelled(&decoder->ticker))
+            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
         n = count - 1 < BLOCK_TOKENS ? count - 1 : BLOCK_TOKENS;
         take_tokens(decoder, tokens, n, run_block);
     }
@@ -339,6 +342,7 @@ Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
                       Diag *diag) {
     Decoder *decoder = memory_alloc(1, sizeof *decoder);
     decoder->options = *options;
+    decoder->ticker.watch = options->watch;
     long threads =
         options->threads > 0 ? options->threads : sysconf(_SC_NPROCESSORS_ONLN);
     if (threads < 1) threads = 1; /* sysconf may not know */

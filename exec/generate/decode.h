@@ -8,11 +8,13 @@
 #define COMPRESS_EXEC_GENERATE_DECODE_H
 
 #include "exec/generate/step.h"
+#include "exec/run/ticker.h"
 
 typedef struct DecodeOptions {
     int64_t capacity;    /* most tokens of a sequence */
     int threads;         /* 0 = as many as processors */
     StepWeights weights; /* how matrices are kept: bf16 halves what a step reads */
+    const Watch *watch;  /* asked between the blocks of a prompt; NULL = nobody */
 } DecodeOptions;
 
 typedef struct Decoder Decoder;
@@ -28,7 +30,7 @@ void decoder_destroy(Decoder *decoder);
 
 /* Appends tokens: of a prompt, all but the last in blocks, for which weights are read
  * once, and without logits. Fails with STATUS_MODEL, appending none, when an id has no
- * row or the capacity is exceeded. */
+ * row or the capacity is exceeded; with STATUS_INTERRUPTED, having appended some. */
 Status decoder_append(Decoder *decoder, const int32_t *tokens, int64_t count, Diag *diag);
 
 /* Appends one token. */

@@ -55,6 +55,7 @@ struct Sequences {
     int64_t groups;
     Area *areas;
     int area_count;
+    Ticker ticker;
 };
 
 /* ---- making ---- */
@@ -125,6 +126,7 @@ Status sequences_create(Sequences **out, Graph *graph, const SequencesOptions *o
                         Diag *diag) {
     Sequences *s = memory_alloc(1, sizeof *s);
     s->options = *options;
+    s->ticker.watch = options->watch;
     const Status status = fill(s, graph, diag);
     if (status == STATUS_OK)
         *out = s;
@@ -340,6 +342,8 @@ Status sequences_begin(Sequences *sequences, int64_t slot, const int32_t *tokens
     for (int64_t i = 0; i < count; i++) {
         put_row(s, slot, tokens[i]);
         if (s->rows < s->room) continue;
+        if (ticker_cancelled(&s->ticker))
+            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
         run(s);
         s->rows = 0;
     }

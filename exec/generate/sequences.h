@@ -10,12 +10,14 @@
 #define COMPRESS_EXEC_GENERATE_SEQUENCES_H
 
 #include "exec/generate/step.h"
+#include "exec/run/ticker.h"
 
 typedef struct SequencesOptions {
     int64_t capacity; /* most tokens of a sequence */
     int64_t slots;    /* at least 1 */
     int threads;      /* at least 1 */
     StepWeights weights;
+    const Watch *watch; /* asked between the blocks of a prompt; NULL = nobody */
 } SequencesOptions;
 
 typedef struct Sequences Sequences;
@@ -35,7 +37,7 @@ int64_t sequences_vocabulary(const Sequences *sequences);
 /* Begins a sequence in a slot with tokens, without logits; none are fine. Sequences that
  * are begun one after the other are computed together, in blocks, by the next call that
  * needs them; the list of the next step's rows is empty then. Fails with STATUS_MODEL
- * when an id has no row or the capacity is exceeded. */
+ * when an id has no row or the capacity is exceeded, and with STATUS_INTERRUPTED. */
 Status sequences_begin(Sequences *sequences, int64_t slot, const int32_t *tokens,
                        int64_t count, Diag *diag);
 

@@ -21,6 +21,16 @@ void blas_init(void) {
     pthread_once(&once, hold_library);
 }
 
+int blas_hold(void) {
+    const int threads = openblas_get_num_threads();
+    openblas_set_num_threads(1);
+    return threads;
+}
+
+void blas_release(int threads) {
+    if (threads != 1) openblas_set_num_threads(threads);
+}
+
 /* Of a library with kernels for many processors, which exports them; they are in no
  * header of it. The first looks at the environment. */
 void gotoblas_dynamic_init(void) __attribute__((weak));

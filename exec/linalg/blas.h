@@ -12,6 +12,11 @@
  * program where it cannot. Further calls do nothing. */
 void blas_init(void);
 
+/* The same for the time of a call of a host's that uses the library as well: returns the
+ * number of threads that it had, which blas_release gives back. */
+int blas_hold(void);
+void blas_release(int threads);
+
 /* Has the library use the kernels `core` ("SkylakeX"; NULL = leave it) where those that
  * it chose by itself are its oldest. That is what it does on every processor that is
  * newer than the library, at a fifth of the speed. Does nothing where OPENBLAS_CORETYPE

@@ -7,15 +7,30 @@
 
 #include <math.h>
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+/* Whether the process is a fork of one that had threads of OpenMP's, which are not there
+ * and are waited for. */
+static bool lacks_threads;
+
+static void forked(void) {
+    lacks_threads = true;
+}
+
+static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, forked);
+}
+
 void parallel_for(int64_t count, int threads,
                   void (*body)(void *self, int64_t i, int worker), void *self) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (threads > count) threads = (int)count;
-    if (threads <= 1) {
+    if (threads > 1) pthread_once(&once, watch_forks);
+    if (threads <= 1 || lacks_threads) {
         for (int64_t i = 0; i < count; i++) body(self, i, 0);
         return;
     }

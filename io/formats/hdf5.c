@@ -20,8 +20,11 @@ static bool fail(Text *fault, const char *fmt, const char *name) {
     return false;
 }
 
-/* No messages on stderr, no plug-ins loaded from anywhere. */
+/* No messages on stderr, no plug-ins loaded from anywhere, nothing at exit: a child ends
+ * by _exit, and the lock of what is done at exit may be held for ever by a thread that
+ * the fork did not take along. */
 static void library_quiet(void) {
+    H5dont_atexit();
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     H5PLset_loading_state(0);
 }

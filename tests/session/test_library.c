@@ -4,8 +4,10 @@
 #include "tests/support/check.h"
 #include "tests/support/reference.h"
 
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BERT "tests/data/reference/bert"
@@ -346,6 +348,110 @@ static void test_names(void **state) {
     assert_null(context);
 }
 
+/* ---- hosts ---- */
+
+/* The host's numbers have a comma. The locale is made here: none is sure to be there. */
+static void test_locale(void **state) {
+    (void)state;
+    char folder[] = "/tmp/locales-XXXXXX", command[128];
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command,
+             "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", folder);
+    const int made = system(command);
+    setenv("LOCPATH", folder, 1);
+    const bool there = made == 0 && setlocale(LC_ALL, "de_DE.UTF-8");
+    Use use;
+    char *json = NULL, path[64], number[8];
+    snprintf(path, sizeof path, "%s/out.safetensors", folder);
+    if (there) {
+        use_open(&use);
+        assert_int_equal(compress_save(use.context, use.model, path, NULL), COMPRESS_OK);
+        assert_int_equal(
+            compress_apply(use.context, use.model,
+                           "[prune_ffn: {keep_ratio: 0.5, score: magnitude}]", NULL),
+            COMPRESS_OK);
+        assert_int_equal(compress_inspect(use.context, use.model, &json), COMPRESS_OK);
+        assert_null(strstr(json, "0,1"));
+        compress_free_text(json);
+        use_close(&use);
+        snprintf(number, sizeof number, "%.1f", 0.5);
+        assert_string_equal(number, "0,5"); /* the host has what it had */
+    }
+    setlocale(LC_ALL, "C");
+    unsetenv("LOCPATH");
+    CompressContext *context;
+    CompressModel *model = NULL;
+    assert_int_equal(compress_open(&context, 1), COMPRESS_OK);
+    if (there) assert_int_equal(compress_load(context, path, &model), COMPRESS_OK);
+    compress_free_model(model);
+    compress_close(context);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    if (!there) skip();
+}
+
+/* Threads are not there behind a fork, and are not waited for. */
+static void test_fork(void **state) {
+    (void)state;
+    Use use;
+    use_open(&use);
+    static const char *const STEP = "[prune_ffn: {keep_ratio: 0.5, score: magnitude}]";
+    assert_int_equal(compress_apply(use.context, use.model, STEP, NULL), COMPRESS_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        _exit(compress_apply(use.context, use.model, STEP, NULL));
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), COMPRESS_OK);
+    use_close(&use);
+}
+
+typedef struct Again {
+    CompressContext *context;
+    CompressStatus status;
+    int called;
+} Again;
+
+static int call_again(void *self) {
+    Again *again = self;
+    CompressModel *model;
+    again->status = compress_load(again->context, BERT, &model);
+    again->called++;
+    return 0;
+}
+
+/* A callback that calls the library is told so. */
+static void test_callback_calls(void **state) {
+    (void)state;
+    Use use;
+    use_open(&use);
+    Again again = {.context = use.context};
+    compress_watch(use.context, &again, NULL, call_again);
+    assert_int_equal(compress_apply(use.context, use.model,
+                                    "[prune_ffn: {keep_ratio: 0.5, score: magnitude}]",
+                                    NULL),
+                     COMPRESS_OK);
+    assert_true(again.called > 0);
+    assert_int_equal(again.status, COMPRESS_USAGE);
+    use_close(&use);
+}
+
+/* What is no YAML is an argument that is wrong, and no recipe. */
+static void test_broken_options(void **state) {
+    (void)state;
+    Use use;
+    char *text;
+    use_open(&use);
+    assert_int_equal(compress_save(use.context, use.model, "never.h5", "{"),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_generate(use.context, use.model, "a", "[", &text),
+                     COMPRESS_USAGE);
+    use_close(&use);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_outputs),
                                        cmocka_unit_test(test_wrong_inputs),
@@ -358,6 +464,10 @@ int main(void) {
                                        cmocka_unit_test(test_generate),
                                        cmocka_unit_test(test_generate_keys),
                                        cmocka_unit_test(test_generate_refuses),
+                                       cmocka_unit_test(test_locale),
+                                       cmocka_unit_test(test_fork),
+                                       cmocka_unit_test(test_callback_calls),
+                                       cmocka_unit_test(test_broken_options),
                                        cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
