@@ -161,6 +161,51 @@ static Status check_kind(bool *is_of_kind, const char *path, OutputKind kind,
     return errno != 0 ? file_fail(path, "read", errno, diag) : STATUS_OK;
 }
 
+static const char REPLACE_HINT[] =
+    "name another file, or give --force to replace what is there";
+
+/* Whether nothing that is read would be replaced. */
+static Status check_unread(const char *what, const char *path, const StringList *read,
+                           Diag *diag) {
+    for (int i = 0; i < read->count; i++) {
+        if (!read->items[i] || !would_replace(path, read->items[i])) continue;
+        diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
+                  "expected another place than that of '%s', which is read",
+                  read->items[i]);
+        diag_hint(diag, REPLACE_HINT);
+        return STATUS_IO;
+    }
+    return STATUS_OK;
+}
+
+/* The file that weights may go to beside a model's: one that is there is that of a model
+ * which is there. */
+static Status check_beside(const char *what, const char *path, const char *beside,
+                           const StringList *read, Diag *diag) {
+    bool is_model = false;
+    if (access(beside, F_OK) != 0) return STATUS_OK;
+    TRY(check_unread(what, beside, read, diag));
+    if (access(path, F_OK) == 0) TRY(check_model(&is_model, path, diag));
+    if (is_model) return STATUS_OK;
+    diag_fail(diag, STATUS_IO, LOC_FILE(beside), what,
+              "expected no such file, which weights may go to, as there is no model of "
+              "whose it could be");
+    diag_hint(diag, REPLACE_HINT);
+    return STATUS_IO;
+}
+
+static Status check_all_beside(const char *what, const char *path, const StringList *read,
+                               Diag *diag) {
+    Arena *arena = arena_create();
+    Status status = STATUS_OK;
+    for (const ModelFormat *const *f = model_format_list(); *f; f++)
+        if ((*f)->beside && text_ends_with(path, (*f)->ending) && status == STATUS_OK)
+            status = check_beside(
+                what, path, arena_printf(arena, "%s%s", path, (*f)->beside), read, diag);
+    arena_destroy(arena);
+    return status;
+}
+
 Status output_replace_check(const char *what, const char *path, OutputKind kind,
                             const StringList *read, Diag *diag) {
     static const char *const NAMES[] = {
@@ -168,25 +213,17 @@ Status output_replace_check(const char *what, const char *path, OutputKind kind,
         [OUTPUT_JSON] = "a JSON file",   [OUTPUT_MARKUP] = "a file of this kind",
         [OUTPUT_TEXT] = "an empty file",
     };
-    static const char HINT[] =
-        "name another file, or give --force to replace what is there";
     struct stat info;
+    if (path && kind == OUTPUT_MODEL) TRY(check_all_beside(what, path, read, diag));
     if (!path || stat(path, &info) != 0) return STATUS_OK;
-    for (int i = 0; i < read->count; i++) {
-        if (!read->items[i] || !would_replace(path, read->items[i])) continue;
-        diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
-                  "expected another place than that of '%s', which is read",
-                  read->items[i]);
-        diag_hint(diag, HINT);
-        return STATUS_IO;
-    }
+    TRY(check_unread(what, path, read, diag));
     bool is_of_kind = true; /* of folders output_path_check has looked at every file */
     if (S_ISREG(info.st_mode) && info.st_size > 0)
         TRY(check_kind(&is_of_kind, path, kind, diag));
     if (is_of_kind) return STATUS_OK;
     diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
               "expected %s to replace, or none, found something else", NAMES[kind]);
-    diag_hint(diag, HINT);
+    diag_hint(diag, REPLACE_HINT);
     return STATUS_IO;
 }
 

@@ -99,18 +99,21 @@ static bool folder_sync(int folder) {
     return fsync(folder) == 0 || errno == EINVAL;
 }
 
-/* All that can fail comes before the rename, but for its becoming durable: then the file
- * is in place, and a warning is all there is to tell. */
-static Status outfile_finish(OutFile *file, int folder, Diag *diag) {
+/* All that can fail before the rename. */
+static Status make_durable(const OutFile *file, int folder, Diag *diag) {
     if (fsync(file->fd) != 0)
         return file_fail(file->path, "make the data durable", errno, diag);
     if (folder < 0 || !folder_sync(folder))
         return file_fail(file->path, "make the folder durable", errno, diag);
-    if (!unfinished_same(file->temporary, &file->identity))
-        return diag_fail(diag, STATUS_IO, LOC_FILE(file->path), NULL,
-                         "another program has removed or replaced the temporary file "
-                         "beside it, %s, before it was complete",
-                         file->temporary);
+    if (unfinished_same(file->temporary, &file->identity)) return STATUS_OK;
+    return diag_fail(diag, STATUS_IO, LOC_FILE(file->path), NULL,
+                     "another program has removed or replaced the temporary file beside "
+                     "it, %s, before it was complete",
+                     file->temporary);
+}
+
+/* Once the file is in place a warning is all there is to tell. */
+static Status put_in_place(const OutFile *file, int folder, Diag *diag) {
     if (rename(file->temporary, file->path) != 0)
         return file_fail(file->path, "put the file in place", errno, diag);
     if (!folder_sync(folder))
@@ -126,12 +129,38 @@ static void remove_own(const OutFile *file) {
     if (unfinished_same(file->temporary, &file->identity)) unlink(file->temporary);
 }
 
-Status outfile_commit(OutFile *file, Diag *diag) {
-    const int folder = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const Status status = outfile_finish(file, folder, diag);
-    if (folder >= 0) close(folder);
+/* Frees a file that is in place, or removes it. */
+static void end(OutFile *file, Status status) {
     if (status != STATUS_OK) remove_own(file);
     outfile_free(file);
+}
+
+Status outfile_commit(OutFile *file, Diag *diag) {
+    const int folder = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    Status status = make_durable(file, folder, diag);
+    if (status == STATUS_OK) status = put_in_place(file, folder, diag);
+    if (folder >= 0) close(folder);
+    end(file, status);
+    return status;
+}
+
+/* Takes away what stands at a path. */
+static Status make_way(const char *path, int folder, Diag *diag) {
+    if (unlink(path) == 0 ? folder_sync(folder) : errno == ENOENT) return STATUS_OK;
+    return file_fail(path, "remove the file", errno, diag);
+}
+
+Status outfile_commit_pair(OutFile *beside, OutFile *file, Diag *diag) {
+    const int folder = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    Status status = make_durable(beside, folder, diag);
+    if (status == STATUS_OK) status = make_durable(file, folder, diag);
+    if (status == STATUS_OK && access(beside->path, F_OK) == 0)
+        status = make_way(file->path, folder, diag);
+    if (status == STATUS_OK) status = put_in_place(beside, folder, diag);
+    if (status == STATUS_OK) status = put_in_place(file, folder, diag);
+    if (folder >= 0) close(folder);
+    end(beside, status);
+    end(file, status);
     return status;
 }
 

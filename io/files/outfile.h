@@ -33,6 +33,12 @@ Status outfile_rewrite(OutFile *file, size_t offset, const void *data, size_t le
  * no longer the one that was made. */
 Status outfile_commit(OutFile *file, Diag *diag);
 
+/* The same of two files in one folder that are of use together alone: both are durable
+ * before either is in place, `beside` first. Where it replaces a file, what stands at the
+ * other's path is removed before, so that nobody finds the one of the two with the other
+ * of before: a process that is killed in between leaves none in its place. */
+Status outfile_commit_pair(OutFile *beside, OutFile *file, Diag *diag);
+
 /* Gives up: removes the temporary file. NULL is allowed. */
 void outfile_abandon(OutFile *file);
 

@@ -26,6 +26,7 @@ const ModelFormat model_format_onnx = {
     .name = "onnx",
     .what = "an ONNX file",
     .ending = ".onnx",
+    .beside = ONNX_BESIDE,
     .summary =
         "opset 17 for onnxruntime and all that reads ONNX; dtype f16 computes in f16",
     .probe = onnx_probe,

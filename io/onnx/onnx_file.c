@@ -133,19 +133,23 @@ static OnnxModel *model_of(OnnxBuild *b, const Model *of, OnnxPart part) {
     return model;
 }
 
+/* Writes the messages to a file that is not in place yet. */
+static Status write_messages(OutFile **file, const OnnxModel *model, const char *path,
+                             Written *written, Diag *diag) {
+    TRY(outfile_open(file, NULL, path, diag));
+    const Status status = onnx_write(model, *file, diag);
+    written->bytes += (int64_t)onnx_bytes(model);
+    written->files++;
+    if (status == STATUS_OK) return STATUS_OK;
+    outfile_abandon(*file);
+    return status;
+}
+
 static Status write_file(const OnnxModel *model, const char *path, Written *written,
                          Diag *diag) {
     OutFile *file;
-    TRY(outfile_open(&file, NULL, path, diag));
-    const Status status = onnx_write(model, file, diag);
-    if (status != STATUS_OK) {
-        outfile_abandon(file);
-        return status;
-    }
-    TRY(outfile_commit(file, diag));
-    written->bytes += (int64_t)onnx_bytes(model);
-    written->files++;
-    return STATUS_OK;
+    TRY(write_messages(&file, model, path, written, diag));
+    return outfile_commit(file, diag);
 }
 
 /* The file with its weights in it. */
@@ -171,21 +175,19 @@ static Status write_inside(OnnxBuild *b, const Model *model, OnnxPart part,
     return status;
 }
 
-/* The file with its weights beside it, which are put in place first. */
+/* The file with its weights beside it. */
 static Status write_beside(OnnxBuild *b, const Model *model, OnnxPart part,
                            const char *path, Written *written, Diag *diag) {
-    const char *beside = arena_printf(b->arena, "%s_data", path);
+    const char *beside = arena_printf(b->arena, "%s" ONNX_BESIDE, path);
     const char *slash = strrchr(beside, '/');
-    OutFile *file;
-    TRY(outfile_open(&file, NULL, beside, diag));
-    const Status status =
-        write_external(b, slash ? slash + 1 : beside, file, written, diag);
-    if (status != STATUS_OK) {
-        outfile_abandon(file);
-        return status;
-    }
-    TRY(outfile_commit(file, diag));
-    return write_file(model_of(b, model, part), path, written, diag);
+    OutFile *weights, *file;
+    TRY(outfile_open(&weights, NULL, beside, diag));
+    Status status = write_external(b, slash ? slash + 1 : beside, weights, written, diag);
+    if (status == STATUS_OK)
+        status = write_messages(&file, model_of(b, model, part), path, written, diag);
+    if (status == STATUS_OK) return outfile_commit_pair(weights, file, diag);
+    outfile_abandon(weights);
+    return status;
 }
 
 Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,

@@ -13,6 +13,9 @@ bool onnx_in_half(const WriteOptions *options);
  * node. */
 Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag);
 
+/* What is put behind a path to name the file beside it. */
+#define ONNX_BESIDE "_data"
+
 /* Writes one part of a model, computed in f16 where `half`, to a file, and where its
  * weights take more than options->external_above, those to `path`_data beside it. Adds to
  * `written`. Fails with STATUS_IO, STATUS_MODEL, STATUS_MEMORY. */

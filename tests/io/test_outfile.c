@@ -264,12 +264,56 @@ static void folder_taken_away(void **state) {
     diag_destroy(diag);
 }
 
+/* The start of a file's text. */
+static const char *text_of(const char *name) {
+    static char text[16];
+    memset(text, 0, sizeof text);
+    FILE *file = fopen(name, "r");
+    if (file) assert_true(fread(text, 1, sizeof text - 1, file) < sizeof text);
+    if (file) fclose(file);
+    return text;
+}
+
+/* Two files that are of use together: both are replaced, or none; `lost` removes the
+ * second's temporary. */
+static void write_pair(const char *beside, const char *text, bool lost) {
+    Diag *diag = diag_create();
+    OutFile *weights, *file;
+    const char *temporary;
+    expect_ok(diag, outfile_open(&weights, NULL, beside, diag));
+    expect_ok(diag, outfile_write(weights, text, strlen(text), diag));
+    expect_ok(diag, outfile_open(&file, &temporary, path, diag));
+    expect_ok(diag, outfile_write(file, text, strlen(text), diag));
+    if (lost) assert_int_equal(unlink(temporary), 0);
+    const Status status = outfile_commit_pair(weights, file, diag);
+    if (lost)
+        expect_error(diag, status, STATUS_IO, "removed or replaced");
+    else
+        expect_ok(diag, status);
+    diag_destroy(diag);
+}
+
+static void pairs(void **state) {
+    (void)state;
+    char beside[600];
+    snprintf(beside, sizeof beside, "%s_data", path);
+    write_pair(beside, "old", false);
+    assert_string_equal(text_of(beside), "old");
+    write_pair(beside, "lost", true);
+    assert_string_equal(text_of(beside), "old");
+    assert_string_equal(text_of(path), "old");
+    write_pair(beside, "new", false);
+    assert_string_equal(text_of(beside), "new");
+    assert_string_equal(text_of(path), "new");
+    assert_int_equal(scratch_count(folder), 2);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
     const struct CMUnitTest tests[] = {
         TEST(stale_files),    TEST(two_writers),   TEST(taken_away),
         TEST(two_namespaces), TEST(stale_folders), TEST(folder_taken_away),
-        TEST(long_name),
+        TEST(long_name),      TEST(pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
