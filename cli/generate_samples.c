@@ -9,6 +9,7 @@
 #include "exec/run/ticker.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/tokenizers/unicode.h"
 #include "session/made_text.h"
 #include "session/output_files.h"
 #include "session/session.h"
@@ -88,6 +89,8 @@ static Status read_prompts(Batch *b, const char *path, Diag *diag) {
     size_t length, lines = 1;
     int line = 0;
     TRY(file_read(&text, &length, arena, path, PROMPTS_BYTES_MAX, diag));
+    const size_t mark = utf8_mark_length(text, length);
+    text += mark, length -= mark;
     for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
     b->texts = ARENA_ARRAY(arena, PromptText, lines);
     for (char *end, *at = text; at < text + length; at = end + 1) {

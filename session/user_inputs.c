@@ -44,6 +44,8 @@ Status user_texts_read(UserTexts *out, Arena *arena, const char *path, Diag *dia
     size_t length;
     int lines = 1, line = 0;
     TRY(file_read(&text, &length, arena, path, JSONL_BYTES_MAX, diag));
+    const size_t mark = utf8_mark_length(text, length);
+    text += mark, length -= mark;
     for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
     *out = (UserTexts){.items = ARENA_ARRAY(arena, UserText, (size_t)lines)};
     for (char *end, *at = text; at < text + length; at = end + 1) {

@@ -9,7 +9,6 @@
 
 static const char DTYPES[] = "keep|f32|f16|bf16";
 
-static const Field NO_FIELDS[] = {F_END};
 
 static const char *dtypes_of(const ModelFormat *format) {
     return format->dtypes ? format->dtypes : DTYPES;
@@ -60,8 +59,12 @@ static Status bind_options(ModelOutput *out, Arena *arena, const Tree *map, Stat
     void *options = ARENA_ARRAY(arena, char, format->options_size + 1);
     if (format->defaults) memcpy(options, format->defaults, format->options_size);
     out->options.options = options;
-    return fields_bind(format->fields ? format->fields : NO_FIELDS, map, options, arena,
-                       status, diag);
+    if (format->fields)
+        return fields_bind(format->fields, map, options, arena, status, diag);
+    if (!map->first) return STATUS_OK;
+    diag_fail(diag, status, map->first->key_loc, map->first->key, "unknown key");
+    diag_hint(diag, "known keys: dtype");
+    return status;
 }
 
 Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status status,
