@@ -160,7 +160,7 @@ Status text_targets_read(float **out, int64_t *width, const TextRows *rows,
     *out = NULL;
     TRY(find_width(&r));
     *width = r.width;
-    if (rows->count > 0 && r.width <= INT64_MAX / 8 / rows->count)
+    if (rows->count > 0 && r.width > 0 && r.width <= INT64_MAX / 8 / rows->count)
         r.values = *out = calloc((size_t)rows->count * (size_t)r.width, sizeof(float));
     if (!r.values)
         return diag_fail(diag, STATUS_MEMORY, LOC_FILE(table_path(rows->table)), NULL,
