@@ -243,8 +243,9 @@ int main(int argc, char **argv) {
     const bool native = bf16_native();
     printf("by %s\n", native ? "the processor" : "floats");
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed || !native) return failed;
-    fflush(stdout);
+    const char *level = getenv("COMPRESS_PROCESSOR");
+    if (failed || !native || (level && strcmp(level, "v2") == 0)) return failed;
+    fflush(stdout); /* a build for this machine alone has no level, and runs twice */
     setenv("COMPRESS_PROCESSOR", "v2", 1);
     execv(argv[0], argv);
     return 1;
