@@ -9,13 +9,15 @@
 #include "exec/run/ticker.h"
 #include "ir/arena.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The process's place in its job, which is one for the process as MPI's is. */
 static struct {
     bool joined;
-    int count, number; /* 0 before ranks_open: there is one rank */
+    int count;         /* 0 before ranks_open: there is one rank */
+    atomic_int number; /* likewise; a signal's handler reads it on any thread */
     Status failed;     /* what all ranks know of */
     bool interrupted;  /* all ranks know of that, too */
     bool broken;       /* MPI failed: there is no talking any more */
@@ -77,7 +79,9 @@ Status ranks_open(Diag *diag) {
     const long count = ranks_launched();
     if (job.joined || count == 0) return STATUS_OK;
     if (!mpi_built()) return count > 1 ? refuse(count, "MPI", diag) : STATUS_OK;
-    TRY(mpi_open(&job.count, &job.number, diag));
+    int number = 0;
+    TRY(mpi_open(&job.count, &number, diag));
+    job.number = number;
     job.joined = true;
     if (job.count == 1 && count > 1) {
         mpi_close();

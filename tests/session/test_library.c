@@ -12,6 +12,15 @@
 
 #define BERT "tests/data/reference/bert"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED true
+#endif
+#endif
+#ifndef THREAD_SANITIZED
+#define THREAD_SANITIZED false
+#endif
+
 /* A context and a model. */
 typedef struct Use {
     CompressContext *context;
@@ -394,6 +403,7 @@ static void test_locale(void **state) {
 static void test_fork(void **state) {
     (void)state;
     Use use;
+    if (THREAD_SANITIZED) skip(); /* whose children have no threads at all */
     use_open(&use);
     static const char *const STEP = "[prune_ffn: {keep_ratio: 0.5, score: magnitude}]";
     assert_int_equal(compress_apply(use.context, use.model, STEP, NULL), COMPRESS_OK);
