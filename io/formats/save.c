@@ -9,7 +9,6 @@
 
 static const char DTYPES[] = "keep|f32|f16|bf16";
 
-
 static const char *dtypes_of(const ModelFormat *format) {
     return format->dtypes ? format->dtypes : DTYPES;
 }

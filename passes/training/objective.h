@@ -158,8 +158,8 @@ Status objective_check(const TrainOptions *options, const StepSource *source, Di
  * inference the Gaussians too) and fills the step's record: curve, final value of every
  * part, what the prior adds and which weights were trained without one, and what the
  * development set said, where options->dev names one. The state goes to ctx->keeper. */
-Status objective_train(Objective *objective, const char *data,
-                       const TrainOptions *given, Diag *diag);
+Status objective_train(Objective *objective, const char *data, const TrainOptions *given,
+                       Diag *diag);
 
 /* Frees the training graph. */
 void objective_end(Objective *objective);
