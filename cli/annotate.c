@@ -6,6 +6,7 @@
 #include "io/files/path.h"
 #include "ir/tensor.h"
 #include "ir/tree.h"
+#include "session/output_files.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -146,12 +147,35 @@ static bool is_set(const char *name) {
     return value && strcmp(value, "true") == 0;
 }
 
+/* The service that is meant, on the one that this runs on. */
+static Annotate service_of(Annotate how) {
+    if (how != ANNOTATE_AUTO) return how;
+    return is_set("GITHUB_ACTIONS") ? ANNOTATE_GITHUB
+           : is_set("GITLAB_CI")    ? ANNOTATE_GITLAB
+                                    : ANNOTATE_NEVER;
+}
+
+Status annotate_check(const Cli *cli, Diag *diag) {
+    static const char FLAG[] = "--annotate-file";
+    const Flags *flags = &cli->flags;
+    const char *path = flags->annotate_file ? flags->annotate_file : ANNOTATE_FILE;
+    if (service_of((Annotate)flags->annotate) != ANNOTATE_GITLAB) return STATUS_OK;
+    TRY(output_check(cli->arena, FLAG, path, diag));
+    const char *others[] = {flags->report, flags->events, flags->output};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i] && same_file(path, others[i]))
+            return diag_fail(diag, STATUS_USAGE, LOC_NONE, FLAG,
+                             "expected another file than '%s', which is written as well",
+                             others[i]);
+    const char *items[] = {flags->recipe, flags->model, flags->input};
+    const StringList read = {items, sizeof items / sizeof *items};
+    if (flags->force) return STATUS_OK;
+    return output_replace_check(FLAG, path, OUTPUT_JSON_LIST, &read, diag);
+}
+
 Status annotate(const Diag *told, Annotate how, const char *file, const char *recipe,
                 Diag *diag) {
-    if (how == ANNOTATE_AUTO)
-        how = is_set("GITHUB_ACTIONS") ? ANNOTATE_GITHUB
-              : is_set("GITLAB_CI")    ? ANNOTATE_GITLAB
-                                       : ANNOTATE_NEVER;
+    how = service_of(how);
     if (how == ANNOTATE_NEVER) return STATUS_OK;
     const bool github = how == ANNOTATE_GITHUB;
     Annotations all = {.arena = arena_create(), .recipe = recipe};

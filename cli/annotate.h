@@ -8,7 +8,7 @@
 #ifndef COMPRESS_CLI_ANNOTATE_H
 #define COMPRESS_CLI_ANNOTATE_H
 
-#include "ir/status.h"
+#include "cli/command.h"
 
 /* Values of --annotate, in the order of Annotate. */
 #define ANNOTATE_NAMES "never|auto|github|gitlab"
@@ -22,6 +22,11 @@ typedef enum Annotate {
 
 /* The name under which GitLab's documents call the report. */
 #define ANNOTATE_FILE "gl-code-quality-report.json"
+
+/* Whether the report of --annotate can be written and replaces nothing but an earlier
+ * one, or --force is given; before anything is done. Fails with STATUS_IO, and with
+ * STATUS_USAGE where another flag names the same file. */
+Status annotate_check(const Cli *cli, Diag *diag);
 
 /* Tells what `told` holds: to stderr, or as a report to `file` (NULL: ANNOTATE_FILE),
  * which is an empty list when there is nothing. What has no place in a file of its own is

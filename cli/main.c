@@ -14,8 +14,10 @@
 #include "session/plugin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Passes of plug-ins, whose code runs from here on. */
 static Status load_plugins(const Flags *flags, Diag *diag) {
@@ -35,6 +37,9 @@ static Status begin_command(Cli *cli, int argc, char **argv, Diag *diag) {
     TRY(processor_fix((Processor)cli->flags.processor, diag));
     TRY(products_choose((Products)cli->flags.products, diag));
     TRY(load_plugins(&cli->flags, diag));
+    const Status status = annotate_check(cli, diag);
+    if (status != STATUS_OK) cli->flags.annotate = ANNOTATE_NEVER;
+    TRY(status);
     return cli->flags.untrusted ? untrusted_confine(cli, argv, diag) : STATUS_OK;
 }
 
@@ -82,12 +87,22 @@ static Status tell_service(const Flags *flags, const Diag *told) {
     return status;
 }
 
+/* Standard streams that are closed stay so as far as reading and writing goes, but no
+ * file that is opened gets their numbers. */
+static void hold_streams(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv) {
+    hold_streams();
     processor_require();
     threads_hold_in_limits(argv);
     blas_init();
     Diag *diag = diag_create();
-    Cli cli = {.arena = arena_create(), .flags = {.length_penalty = -1, .heartbeat = -1}};
+    Cli cli = {.arena = arena_create(),
+               .flags = {.length_penalty = -1, .heartbeat = -1, .max_drop = NAN}};
     signals_install();
     diag_on_warning(diag, progress_warn, NULL);
     Status status = run_command(&cli, argc, argv, diag);

@@ -133,7 +133,7 @@ static Status run_recipe(RecipeRun *run, const Cli *cli, Diag *diag) {
 Status command_recipe(const Cli *cli, Diag *diag) {
     RecipeRun run = {.arena = cli->arena, .progress = progress_create(cli->flags.quiet)};
     if (cli->flags.heartbeat >= 0) run.progress.heartbeat = cli->flags.heartbeat;
-    if (cli->flags.events) signals_ignore_pipe();
+    signals_ignore_pipe(); /* what is printed is not what the run is for */
     diag_on_warning(diag, tell_warning, &run);
     Status status = run_recipe(&run, cli, diag);
     diag_on_warning(diag, job_leads() ? progress_warn : NULL, NULL);

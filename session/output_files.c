@@ -84,6 +84,26 @@ bool same_file(const char *a, const char *b) {
     return same;
 }
 
+/* A path without links and dots, as far as its folders are there. */
+static const char *resolved(Arena *arena, const char *path) {
+    path = without_slashes(arena, path);
+    const char *last = strrchr(path, '/');
+    char *real = realpath(path, NULL);
+    const char *found = real ? arena_strdup(arena, real) : NULL;
+    free(real);
+    if (found) return found;
+    const char *folder = path_folder(arena, path);
+    if (strcmp(folder, path) == 0) return path;
+    return arena_printf(arena, "%s/%s", resolved(arena, folder), last ? last + 1 : path);
+}
+
+bool output_overlaps(Arena *arena, const char *path, const char *other) {
+    const char *inner = resolved(arena, path), *outer = resolved(arena, other);
+    const size_t length = strlen(outer);
+    return strncmp(inner, outer, length) == 0 &&
+           (inner[length] == 0 || inner[length] == '/');
+}
+
 /* Whether both are there, and writing `path` would replace `read`: it is the same file or
  * folder, or one in it. */
 static bool would_replace(const char *path, const char *read) {
@@ -155,6 +175,7 @@ static Status check_kind(bool *is_of_kind, const char *path, OutputKind kind,
     case OUTPUT_MODEL: return check_model(is_of_kind, path, diag);
     case OUTPUT_TENSORS: *is_of_kind = is_tensors(path); break;
     case OUTPUT_JSON: *is_of_kind = begins_with(path, "{"); break;
+    case OUTPUT_JSON_LIST: *is_of_kind = begins_with(path, "["); break;
     case OUTPUT_MARKUP: *is_of_kind = begins_with(path, "<#"); break;
     case OUTPUT_TEXT: break;
     }
@@ -209,9 +230,9 @@ static Status check_all_beside(const char *what, const char *path, const StringL
 Status output_replace_check(const char *what, const char *path, OutputKind kind,
                             const StringList *read, Diag *diag) {
     static const char *const NAMES[] = {
-        [OUTPUT_MODEL] = "a model file", [OUTPUT_TENSORS] = "a safetensors file",
-        [OUTPUT_JSON] = "a JSON file",   [OUTPUT_MARKUP] = "a file of this kind",
-        [OUTPUT_TEXT] = "an empty file",
+        [OUTPUT_MODEL] = "a model file",         [OUTPUT_TENSORS] = "a safetensors file",
+        [OUTPUT_JSON] = "a JSON file",           [OUTPUT_JSON_LIST] = "a list in JSON",
+        [OUTPUT_MARKUP] = "a file of this kind", [OUTPUT_TEXT] = "an empty file",
     };
     struct stat info;
     if (path && kind == OUTPUT_MODEL) TRY(check_all_beside(what, path, read, diag));

@@ -21,13 +21,17 @@ typedef enum OutputKind {
     OUTPUT_MODEL,   /* in any format, file or folder */
     OUTPUT_TENSORS, /* safetensors */
     OUTPUT_JSON,    /* an object, or one in each line */
-    OUTPUT_MARKUP,  /* HTML, SVG, Markdown */
-    OUTPUT_TEXT     /* plain text, which might be anyone's: none is replaced */
+    OUTPUT_JSON_LIST,
+    OUTPUT_MARKUP, /* HTML, SVG, Markdown */
+    OUTPUT_TEXT    /* plain text, which might be anyone's: none is replaced */
 } OutputKind;
 
 /* Whether two paths name one file: the same existing file, or the same name in one
  * folder. */
 bool same_file(const char *a, const char *b);
+
+/* Whether `path` is `other`, or lies in it: a folder, which need not be there yet. */
+bool output_overlaps(Arena *arena, const char *path, const char *other);
 
 /* Checks that writing `path` loses nothing: what is there now, if anything, is empty or
  * of the same kind, by its content, and none of the files in `read`, nor, for a folder,

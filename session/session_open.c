@@ -38,6 +38,11 @@ static Status apply_set(Arena *arena, Tree *document, const char *text, Diag *di
     const char *key = arena_strndup(arena, text, (size_t)(equals - text));
     const char *flag = arena_printf(arena, "--set %s", key);
     const char *written = equals + 1;
+    if (strcmp(key, "extends") == 0)
+        return diag_fail(
+            diag, STATUS_USAGE, LOC_NONE, "--set",
+            "expected a key of the recipe, found extends, which is done with "
+            "when the file has been read");
     Tree *value = NULL;
     if (is_text_with_hash(written)) {
         value = tree_new(arena, TREE_STRING, (Loc){flag, 1, 1});

@@ -22,16 +22,32 @@ static Status fail_told(const char *flag, const char *whose, Diag *diag) {
                      whose);
 }
 
+/* Whether a file is, or would be, part of what is written for a model: the file, the one
+ * beside it, or one in its folder. */
+static bool is_part(Arena *arena, const char *path, const ModelOutput *output) {
+    if (!output->format) return false; /* it did not bind */
+    const char *beside = output->format->beside;
+    if (beside && is_one_file(path, arena_printf(arena, "%s%s", output->path, beside)))
+        return true;
+    return output_overlaps(arena, path, output->path);
+}
+
 /* Checks one of the files that tell of a run, which `flag` names: that it is nothing that
  * the run reads or writes. */
 static Status check_told(const Session *session, const char *flag, const char *path,
                          Diag *diag) {
     const SessionOptions *options = &session->options;
+    Arena *arena = session->arena;
     if (is_one_file(path, options->recipe)) return fail_told(flag, "the recipe", diag);
     if (is_one_file(path, options->model)) return fail_told(flag, "the model", diag);
     bool taken = is_one_file(path, options->output);
-    for (int i = 0; i < session->output_count; i++)
-        taken |= is_one_file(path, session->outputs[i].path);
+    for (int i = 0; i < session->output_count && !is_standard(path); i++) {
+        const ModelOutput *output = &session->outputs[i];
+        taken |= is_part(arena, path, output);
+        if (!output->format || session->recipe.keep != KEEP_ON_FAILURE) continue;
+        const ModelOutput failed = output_of_failed(arena, output);
+        taken |= is_part(arena, path, &failed);
+    }
     return taken ? fail_told(flag, "the model's output", diag) : STATUS_OK;
 }
 
@@ -79,15 +95,31 @@ static Status check_replaced(Session *session, const char *what, const char *pat
 
 /* ---- report and events ---- */
 
+/* Whether what a file that tells of the run replaces may go: it is one like it, and none
+ * that the run reads, nor one in a folder that it reads. */
+static Status check_told_replaced(Session *session, const char *flag, const char *path,
+                                  Diag *diag) {
+    const char *folder = session->recipe.folder;
+    if (is_standard(path) || !path_is_file(path) || session->options.force)
+        return STATUS_OK;
+    const StringList read = find_read(session);
+    for (int i = 0; i < read.count; i++) {
+        const char *item = read.items[i];
+        if (!item || !path_is_folder(item) || (folder && same_file(item, folder)))
+            continue;
+        if (output_overlaps(session->arena, path, item))
+            return fail_told(flag, "one in a folder that is read", diag);
+    }
+    return output_replace_check(flag, path, OUTPUT_JSON, &read, diag);
+}
+
 /* Checks the report's place, so that it can be written however the run ends. */
 static Status check_report(Session *session, Diag *diag) {
     const char *path = session->options.report;
     if (session->may_report || !path) return STATUS_OK;
     if (!is_standard(path)) TRY(output_check(session->arena, "--report", path, diag));
     TRY(check_told(session, "--report", path, diag));
-    if (!is_standard(path))
-        TRY(check_replaced(session, "--report", path, OUTPUT_JSON, &(StringList){0},
-                           diag));
+    TRY(check_told_replaced(session, "--report", path, diag));
     session->may_report = true;
     return STATUS_OK;
 }
@@ -99,9 +131,7 @@ static Status open_events(Session *session, Diag *diag) {
     if (report && (strcmp(path, report) == 0 || is_one_file(path, report)))
         return fail_told("--events", "the report's", diag);
     TRY(check_told(session, "--events", path, diag));
-    if (!is_standard(path) && path_is_file(path))
-        TRY(check_replaced(session, "--events", path, OUTPUT_JSON, &(StringList){0},
-                           diag));
+    TRY(check_told_replaced(session, "--events", path, diag));
     return events_open(&session->events, path, diag);
 }
 
@@ -111,6 +141,24 @@ Status session_check_told(Session *session, Diag *diag) {
     const Status report = check_report(session, diag);
     const Status events = open_events(session, diag);
     return report == STATUS_OK ? events : report;
+}
+
+/* Whether output i and the model that it is after a failure are apart from output j. */
+static Status check_apart(const Session *session, int i, int j, const ModelOutput *failed,
+                          Diag *diag) {
+    Arena *arena = session->arena;
+    const ModelOutput *output = &session->outputs[i], *other = &session->outputs[j];
+    const bool keeps = session->recipe.keep == KEEP_ON_FAILURE;
+    if (i == j) return STATUS_OK;
+    if (same_file(other->path, output->path))
+        return j > i ? STATUS_OK
+                     : diag_fail(diag, STATUS_RECIPE, output->at, "output",
+                                 "two outputs have the path '%s'", output->path);
+    if (output_overlaps(arena, output->path, other->path) ||
+        (keeps && output_overlaps(arena, failed->path, other->path)))
+        return diag_fail(diag, STATUS_RECIPE, output->at, "output",
+                         "'%s' and '%s' overlap", output->path, other->path);
+    return STATUS_OK;
 }
 
 Status session_check_outputs(Session *session, Diag *diag) {
@@ -131,10 +179,8 @@ Status session_check_outputs(Session *session, Diag *diag) {
             TRY(output_path_check(arena, what, &failed, diag));
             TRY(check_replaced(session, what, failed.path, OUTPUT_MODEL, &read, diag));
         }
-        for (int j = 0; j < i; j++)
-            if (same_file(session->outputs[j].path, output->path))
-                return diag_fail(diag, STATUS_RECIPE, output->at, "output",
-                                 "two outputs have the path '%s'", output->path);
+        for (int j = 0; j < session->output_count; j++)
+            TRY(check_apart(session, i, j, &failed, diag));
     }
     if (options->dump_folder) TRY(folder_check("--dump-dir", options->dump_folder, diag));
     return STATUS_OK;

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <yaml.h>
 
+#define BYTE_ORDER_MARK "\xef\xbb\xbf"
+
 typedef struct YamlReader {
     Arena *arena;
     const char *file;
@@ -323,6 +325,8 @@ static Status parse_text(Tree **out, Arena *arena, const char *file, TextSpan te
         return diag_fail(diag, STATUS_RECIPE, LOC_FILE(reader.file), NULL,
                          "expected at most %zu bytes, found %zu", YAML_BYTES_MAX,
                          text.length);
+    if (text.length >= 3 && memcmp(text.text, BYTE_ORDER_MARK, 3) == 0)
+        text.text += 3, text.length -= 3; /* libyaml would count it as a column */
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
         return diag_fail(diag, STATUS_MEMORY, LOC_FILE(reader.file), NULL,

@@ -61,8 +61,9 @@ static Status bind_options(ModelOutput *out, Arena *arena, const Tree *map, Stat
     if (format->fields)
         return fields_bind(format->fields, map, options, arena, status, diag);
     if (!map->first) return STATUS_OK;
-    diag_fail(diag, status, map->first->key_loc, map->first->key, "unknown key");
-    diag_hint(diag, "known keys: dtype");
+    diag_fail(diag, status, map->first->key_loc, tree_path(arena, map->first),
+              "unknown key");
+    diag_hint(diag, "known keys: path, dtype");
     return status;
 }
 
@@ -71,6 +72,8 @@ Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status sta
     const bool is_map = value->kind == TREE_MAP;
     const Tree *path = is_map ? tree_get(value, "path") : value, *dtype = NULL;
     Tree *rest = tree_new(arena, TREE_MAP, value->loc);
+    if (value->key) /* so that paths are whole; a list looks for its own */
+        rest->key = value->key, rest->parent = value->parent;
     *out = (ModelOutput){.at = value->loc};
     if (!path || path->kind != TREE_STRING || !*path->string)
         return diag_fail(diag, status, path ? path->loc : value->loc, "output",
