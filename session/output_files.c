@@ -8,18 +8,29 @@
 #include "io/formats/modelfile.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Whether a file can be made in a folder: tried without a name, where the file system has
+ * such files, since permissions do not tell what --untrusted keeps from the process. Sets
+ * errno. */
+static bool may_write(const char *folder) {
+    const int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd >= 0) close(fd);
+    if (fd < 0 && (errno == EACCES || errno == EPERM || errno == EROFS)) return false;
+    return access(folder, W_OK | X_OK) == 0;
+}
+
 static Status check_writable(const char *what, const char *folder, Diag *diag) {
     if (!path_is_folder(folder))
         return diag_fail(diag, STATUS_IO, LOC_FILE(folder), what,
                          "expected an existing folder, found %s",
                          access(folder, F_OK) == 0 ? "something else" : "nothing");
-    if (access(folder, W_OK | X_OK) != 0)
+    if (!may_write(folder))
         return diag_fail(diag, STATUS_IO, LOC_FILE(folder), what,
                          "the folder is not writable: %s", strerror(errno));
     return STATUS_OK;

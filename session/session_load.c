@@ -206,6 +206,7 @@ static Status check_ranks(const Session *session, Diag *diag) {
 }
 
 static Status load_session(Session *session, bool weights, Diag *diag) {
+    if (!weights) TRY(session_check_apart(session, diag));
     if (weights) {
         TRY(check_ranks(session, diag));
         TRY(session_check_outputs(session, diag));

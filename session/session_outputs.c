@@ -143,21 +143,27 @@ Status session_check_told(Session *session, Diag *diag) {
     return report == STATUS_OK ? events : report;
 }
 
-/* Whether output i and the model that it is after a failure are apart from output j. */
-static Status check_apart(const Session *session, int i, int j, const ModelOutput *failed,
-                          Diag *diag) {
+/* Whether output i, and the model that it is after a failure, are apart from output j. */
+static Status check_pair(const Session *session, int i, int j, Diag *diag) {
     Arena *arena = session->arena;
     const ModelOutput *output = &session->outputs[i], *other = &session->outputs[j];
+    const ModelOutput failed = output_of_failed(arena, output);
     const bool keeps = session->recipe.keep == KEEP_ON_FAILURE;
-    if (i == j) return STATUS_OK;
     if (same_file(other->path, output->path))
         return j > i ? STATUS_OK
                      : diag_fail(diag, STATUS_RECIPE, output->at, "output",
                                  "two outputs have the path '%s'", output->path);
     if (output_overlaps(arena, output->path, other->path) ||
-        (keeps && output_overlaps(arena, failed->path, other->path)))
+        (keeps && output_overlaps(arena, failed.path, other->path)))
         return diag_fail(diag, STATUS_RECIPE, output->at, "output",
                          "'%s' and '%s' overlap", output->path, other->path);
+    return STATUS_OK;
+}
+
+Status session_check_apart(const Session *session, Diag *diag) {
+    for (int i = 0; i < session->output_count; i++)
+        for (int j = 0; j < session->output_count; j++)
+            if (i != j) TRY(check_pair(session, i, j, diag));
     return STATUS_OK;
 }
 
@@ -179,9 +185,8 @@ Status session_check_outputs(Session *session, Diag *diag) {
             TRY(output_path_check(arena, what, &failed, diag));
             TRY(check_replaced(session, what, failed.path, OUTPUT_MODEL, &read, diag));
         }
-        for (int j = 0; j < session->output_count; j++)
-            TRY(check_apart(session, i, j, &failed, diag));
     }
+    TRY(session_check_apart(session, diag));
     if (options->dump_folder) TRY(folder_check("--dump-dir", options->dump_folder, diag));
     return STATUS_OK;
 }
