@@ -188,9 +188,7 @@ Status session_check_told(Session *session, Diag *diag);
  * STATUS_IO, STATUS_USAGE, STATUS_RECIPE. */
 Status session_check_outputs(Session *session, Diag *diag);
 
-/* The part of it that a plan needs: that outputs do not overlap. Fails with
- * STATUS_RECIPE.
- */
+/* What a plan needs of it: outputs do not overlap. Fails with STATUS_RECIPE. */
 Status session_check_apart(const Session *session, Diag *diag);
 
 /* Leaves a model that was read its shapes; it knows its vocabulary as one that is read
