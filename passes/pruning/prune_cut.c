@@ -40,7 +40,8 @@ static Status set_heads(Graph *graph, Node *node, const PruneGroup *group, Diag 
     const int64_t units = group->parts.units, keep = group->keep_count;
     const int64_t heads = node_heads(node), keys = node_key_heads(node);
     const int64_t left = heads / units * keep;
-    const int64_t left_keys = group->parts.sets > 1 ? keys : keys / units * keep;
+    const bool shared = group->parts.sets > 1 || keys < units; /* by units that go */
+    const int64_t left_keys = shared ? keys : keys / units * keep;
     if (keys == heads) return node_set(graph, node, diag, "heads=%lld", (long long)left);
     return node_set(graph, node, diag, "heads=%lld kv_heads=%lld", (long long)left,
                     (long long)(left_keys == left ? 0 : left_keys));

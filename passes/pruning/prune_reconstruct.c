@@ -349,13 +349,15 @@ static Status gather_drift(Refit *t, Calibration *calibration, const Before *bef
     return status;
 }
 
-/* `before` NULL: nothing has changed so far, or nothing is to follow. */
+/* `before` NULL: nothing has changed so far, or nothing is to follow. Nor does a layer of
+ * two factors follow: the one that reads the units has no value of before to come to. */
 static Status run_refit(Refit *t, Calibration *calibration, const Before *before,
                         const PruneOptions *options, Diag *diag) {
     const double damp = options->calibration.damp;
-    Status status = before && t->block_count == 1
-                        ? gather_drift(t, calibration, before, damp, diag)
-                        : gather(t, calibration, damp, diag);
+    const bool follows =
+        before && t->block_count == 1 && reader_of(t->blocks[0]) == t->blocks[0]->out;
+    Status status = follows ? gather_drift(t, calibration, before, damp, diag)
+                            : gather(t, calibration, damp, diag);
     if (status == STATUS_OK) status = finish_refit(t, options, diag);
     refit_close(t);
     return status;
