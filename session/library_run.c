@@ -194,9 +194,7 @@ static Status write_tokens(Writing *w) {
     Ticker ticker = {.watch = &call->watch};
     for (int64_t made = 0; made < keys->max_tokens; made++) {
         ticker_progress(&ticker, made, keys->max_tokens, NAN, false);
-        if (ticker_cancelled(&ticker))
-            return diag_fail(call->diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
-                             "interrupted");
+        TRY(ticker_go_on(&ticker, call->diag));
         const int32_t token = sampler_draw(w->sampler, decoder_logits(w->decoder),
                                            decoder_position(w->decoder));
         if (token == end) break;

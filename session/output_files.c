@@ -118,16 +118,10 @@ bool output_overlaps(Arena *arena, const char *path, const char *other) {
 /* Whether both are there, and writing `path` would replace `read`: it is the same file or
  * folder, or one in it. */
 static bool would_replace(const char *path, const char *read) {
-    char *target = realpath(path, NULL), *input = realpath(read, NULL);
-    bool replaces = false;
-    if (target && input) {
-        const size_t length = strlen(target);
-        const bool inside = strncmp(target, input, length) == 0 &&
-                            (input[length] == 0 || input[length] == '/');
-        replaces = inside || same_file(target, input);
-    }
-    free(target);
-    free(input);
+    if (access(path, F_OK) != 0 || access(read, F_OK) != 0) return false;
+    Arena *arena = arena_create();
+    const bool replaces = output_overlaps(arena, read, path) || same_file(path, read);
+    arena_destroy(arena);
     return replaces;
 }
 

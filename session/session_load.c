@@ -206,7 +206,6 @@ static Status check_ranks(const Session *session, Diag *diag) {
 }
 
 static Status load_session(Session *session, bool weights, Diag *diag) {
-    if (!weights) TRY(session_check_apart(session, diag));
     if (weights) {
         TRY(check_ranks(session, diag));
         TRY(session_check_outputs(session, diag));
@@ -215,6 +214,8 @@ static Status load_session(Session *session, bool weights, Diag *diag) {
         blas_init();
         TRY(threads_reserve(session->threads, diag));
         bound_memory(session);
+    } else {
+        TRY(session_check_apart(session, diag));
     }
     TRY(load_model(session, weights, diag));
     session->input_bytes = session->model->file_bytes;

@@ -309,8 +309,7 @@ Status decoder_append(Decoder *decoder, const int32_t *tokens, int64_t count,
                       Diag *diag) {
     TRY(check_tokens(decoder, tokens, count, diag));
     for (int64_t n; count > 1; tokens += n, count -= n) {
-        if (ticker_cancelled(&decoder->ticker))
-            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+        TRY(ticker_go_on(&decoder->ticker, diag));
         n = count - 1 < BLOCK_TOKENS ? count - 1 : BLOCK_TOKENS;
         take_tokens(decoder, tokens, n, run_block);
     }

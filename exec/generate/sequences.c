@@ -342,8 +342,7 @@ Status sequences_begin(Sequences *sequences, int64_t slot, const int32_t *tokens
     for (int64_t i = 0; i < count; i++) {
         put_row(s, slot, tokens[i]);
         if (s->rows < s->room) continue;
-        if (ticker_cancelled(&s->ticker))
-            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+        TRY(ticker_go_on(&s->ticker, diag));
         run(s);
         s->rows = 0;
     }

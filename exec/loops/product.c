@@ -274,8 +274,9 @@ static void put_copied(const Left *left, const Right *right, int64_t m, int64_t 
         for (int64_t k = 0; k < K; k++)
             memcpy(copy + k * COPY_STEP, left->x + k * left->step + i,
                    (size_t)rows * sizeof *copy);
-        put_block(&(Left){copy, 1, COPY_STEP}, right, rows, n, K, room,
-                  &(Result){to->c + i * to->ldc, to->ldc, to->gap, to->alpha, to->add});
+        Result at = *to;
+        at.c += i * to->ldc;
+        put_block(&(Left){copy, 1, COPY_STEP}, right, rows, n, K, room, &at);
     }
 }
 

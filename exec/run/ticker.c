@@ -27,6 +27,12 @@ bool ticker_cancelled(Ticker *ticker) {
     return watch->cancelled(watch->self);
 }
 
+Status ticker_go_on(Ticker *ticker, Diag *diag) {
+    return ticker_cancelled(ticker)
+               ? diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted")
+               : STATUS_OK;
+}
+
 void ticker_progress(Ticker *ticker, int64_t done, int64_t total, double loss, bool now) {
     const Watch *watch = ticker->watch;
     if (!watch || !watch->progress) return;

@@ -2,6 +2,8 @@
 #ifndef COMPRESS_EXEC_RUN_TICKER_H
 #define COMPRESS_EXEC_RUN_TICKER_H
 
+#include "ir/status.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,6 +27,9 @@ double ticker_seconds(void);
 
 /* Whether the caller wants the work to stop; asks at most a few times a second. */
 bool ticker_cancelled(Ticker *ticker);
+
+/* The same for work that ends there: fails with STATUS_INTERRUPTED, "interrupted". */
+Status ticker_go_on(Ticker *ticker, Diag *diag);
 
 /* Tells the progress if it is time for it, or with `now` in any case. The text is
  * "loss <loss>", with ", 2 of 16 threads" where not all are used; empty when the loss is

@@ -6,6 +6,7 @@
 
 #include "io/files/file.h"
 #include "io/files/yaml_expand.h"
+#include "io/tokenizers/unicode.h"
 #include "ir/name_map.h"
 
 #include <errno.h>
@@ -13,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
-
-#define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 typedef struct YamlReader {
     Arena *arena;
@@ -325,8 +324,8 @@ static Status parse_text(Tree **out, Arena *arena, const char *file, TextSpan te
         return diag_fail(diag, STATUS_RECIPE, LOC_FILE(reader.file), NULL,
                          "expected at most %zu bytes, found %zu", YAML_BYTES_MAX,
                          text.length);
-    if (text.length >= 3 && memcmp(text.text, BYTE_ORDER_MARK, 3) == 0)
-        text.text += 3, text.length -= 3; /* libyaml would count it as a column */
+    const size_t mark = utf8_mark_length(text.text, text.length);
+    text.text += mark, text.length -= mark; /* libyaml would count it as a column */
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
         return diag_fail(diag, STATUS_MEMORY, LOC_FILE(reader.file), NULL,

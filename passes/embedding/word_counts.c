@@ -107,9 +107,8 @@ Status word_counts_add(double *counts, int64_t words, const Batches *data,
     for (int64_t first = 0; first < data->count && status == STATUS_OK;
          first += SAMPLES) {
         ticker_progress(&ticker, first, data->count, NAN, false);
-        status = ticker_cancelled(&ticker)
-                     ? diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted")
-                     : count_samples(counts, words, &w, first, diag);
+        status = ticker_go_on(&ticker, diag);
+        if (status == STATUS_OK) status = count_samples(counts, words, &w, first, diag);
     }
     free(w.values);
     return status;

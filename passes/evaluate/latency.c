@@ -68,8 +68,7 @@ static Status time_runs(const Trial *trial, double *seconds, int64_t runs,
     Ticker ticker = {.watch = watch};
     run_forward(trial->workspace, (RunMode){0});
     for (int64_t i = 0; i < runs; i++) {
-        if (ticker_cancelled(&ticker))
-            return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+        TRY(ticker_go_on(&ticker, diag));
         const double start = ticker_seconds();
         run_forward(trial->workspace, (RunMode){0});
         seconds[i] = ticker_seconds() - start;

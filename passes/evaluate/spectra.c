@@ -108,8 +108,7 @@ Status spectra_record(PassContext *ctx, Graph *graph, Diag *diag) {
         for (int i = 0; i < node->in_count && has_maps(node); i++) {
             if (!is_wanted(&s, node->in[i])) continue;
             s.seen[node->in[i]->id] = true;
-            if (ticker_cancelled(&s.ticker))
-                return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
+            TRY(ticker_go_on(&s.ticker, diag));
             ticker_progress(&s.ticker, node->id, total, NAN, false);
             TRY(measure_matrix(&s, node, node->in[i]->storage, diag));
         }

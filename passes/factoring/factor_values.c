@@ -140,10 +140,8 @@ Status factor_do(Factoring *f, FactorJob *jobs, int count, Diag *diag) {
     blas_init();
     for (int first = 0; first < count && status == STATUS_OK; first += size) {
         Batch batch = {jobs + first, diags};
-        if (ticker_cancelled(&ticker)) {
-            status = diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL, "interrupted");
-            break;
-        }
+        status = ticker_go_on(&ticker, diag);
+        if (status != STATUS_OK) break;
         if (!f->quiet) ticker_progress(&ticker, first, count, NAN, false);
         const int now = count - first < size ? count - first : size;
         parallel_for(now, f->ctx->threads, batch_job, &batch);

@@ -34,7 +34,6 @@ static void note_applied(PassContext *step, const PassContext *inner,
     tree_append(arena, entry, "record", LOC_NONE, inner->record);
     step->guessed |= inner->guessed;
     step->unsure |= inner->unsure;
-    step->stays &= inner->stays;
     if (inner->run_bytes > step->run_bytes) step->run_bytes = inner->run_bytes;
 }
 

@@ -57,6 +57,7 @@ static const struct {
      " n_head: 2, vocab_size: 12, n_positions: 16, initializer_range: 0.3}\n"},
     {"llama", LLAMA("")},
     {"llama_grouped", LLAMA(", num_key_value_heads: 2")},
+    {"llama_one_key", LLAMA(", num_key_value_heads: 1")},
     {"swin",
      "{model_type: swin, image_size: 8, patch_size: 1, num_channels: 1, num_labels: 3,\n"
      " embed_dim: 8, depths: [2, 2], num_heads: [2, 4], window_size: 3, mlp_ratio: 2,\n"
