@@ -133,6 +133,13 @@ Status storage_separate(Node **leaf, Graph *graph, StorageUsers users, Diag *dia
 
 /* ---- changing ---- */
 
+/* What a factor of a matrix is drawn from: nothing that is not square is an identity. */
+static void init_as_factor(Storage *storage) {
+    const Tensor *tensor = &storage->tensor;
+    if (storage->init.kind == INIT_IDENTITY && tensor->dim[0] != tensor->dim[1])
+        storage->init = (Init){INIT_TRUNC_NORMAL, 0.02};
+}
+
 /* Puts another tensor in place, and gives the leaf its type. */
 static void set_tensor(Node *leaf, Tensor tensor) {
     tensor_release(&leaf->storage->tensor);
@@ -184,7 +191,10 @@ Status storage_replace(Graph *graph, Node *leaf, StorageUsers users, Tensor valu
         return status;
     }
     set_tensor(leaf, values);
-    if (axis >= 0) storage_forget_lineage(storage, axis);
+    if (axis >= 0) {
+        storage_forget_lineage(storage, axis);
+        init_as_factor(storage);
+    }
     storage_drop_gaussian(storage);
     return STATUS_OK;
 }
@@ -376,6 +386,7 @@ Status storage_factor(Node **second, Graph *graph, Node *leaf, StorageUsers user
     storage->kept[0] = from->kept[1];
     *second = graph_param(graph, storage);
     set_tensor(*second, right);
+    init_as_factor(storage);
     return storage_replace(graph, leaf, users, left, 1, diag);
 }
 
@@ -397,6 +408,7 @@ Status storage_split(Node **outer, Graph *graph, Node *leaf, StorageUsers users,
     storage->kept[axis] = from->kept[axis];
     *outer = graph_param(graph, storage);
     set_tensor(*outer, values);
+    init_as_factor(storage);
     return storage_replace(graph, leaf, users, inner, axis, diag);
 }
 

@@ -81,7 +81,8 @@ Status storage_keep(Graph *graph, Node *leaf, StorageUsers users, int axis,
 
 /* Puts computed values in place of a storage's, taking over the reference (also when it
  * fails): nothing is known of them, so the Gaussian goes. The shape may differ along
- * `axis` alone, whose entries are no longer those of the original; -1 = no axis. */
+ * `axis` alone, whose entries are no longer those of the original; -1 = no axis. What was
+ * drawn as an identity and is square no more is drawn from a truncated normal of 0.02. */
 Status storage_replace(Graph *graph, Node *leaf, StorageUsers users, Tensor values,
                        int axis, Diag *diag);
 

@@ -200,7 +200,8 @@ void ranks_close(void) {
     if (job.broken) mpi_abort(status_exit_code(job.failed));
     if (job.joined) mpi_close();
     job.joined = false;
-    job.count = job.number = 0;
+    job.count = 0;
+    job.number = 0;
 }
 
 /* ---- collectives ---- */

@@ -117,7 +117,8 @@ static OnnxOpset *opset_of(Arena *arena, const char *domain, int64_t version) {
     return opset;
 }
 
-static OnnxModel *model_of(OnnxBuild *b, const Model *of, OnnxPart part) {
+static Status model_of(OnnxModel **out, OnnxBuild *b, const Model *of, OnnxPart part,
+                       Diag *diag) {
     OnnxModel *model = ARENA_NEW(b->arena, OnnxModel);
     *model = (OnnxModel)ONNX__MODEL_PROTO__INIT;
     model->has_ir_version = true;
@@ -129,8 +130,8 @@ static OnnxModel *model_of(OnnxBuild *b, const Model *of, OnnxPart part) {
             opset_of(b->arena, "com.microsoft", 1);
     model->producer_name = arena_strdup(b->arena, "compress");
     model->graph = onnx_build_graph(b, "main_graph");
-    onnx_notes_put(model, b, of, part);
-    return model;
+    *out = model;
+    return onnx_notes_put(model, b, of, part, diag);
 }
 
 /* Writes the messages to a file that is not in place yet. */
@@ -168,8 +169,9 @@ static Status write_inside(OnnxBuild *b, const Model *model, OnnxPart part,
         weight->tensor->raw_data.len =
             onnx_form_length(&weight->storage->tensor, weight->form);
     }
-    if (status == STATUS_OK)
-        status = write_file(model_of(b, model, part), path, written, diag);
+    OnnxModel *file = NULL;
+    if (status == STATUS_OK) status = model_of(&file, b, model, part, diag);
+    if (status == STATUS_OK) status = write_file(file, path, written, diag);
     for (int i = 0; i < b->weights.count; i++) buf_release(made[i]);
     free(made);
     return status;
@@ -181,10 +183,12 @@ static Status write_beside(OnnxBuild *b, const Model *model, OnnxPart part,
     const char *beside = arena_printf(b->arena, "%s" ONNX_BESIDE, path);
     const char *slash = strrchr(beside, '/');
     OutFile *weights, *file;
+    OnnxModel *message;
     TRY(outfile_open(&weights, NULL, beside, diag));
     Status status = write_external(b, slash ? slash + 1 : beside, weights, written, diag);
+    if (status == STATUS_OK) status = model_of(&message, b, model, part, diag);
     if (status == STATUS_OK)
-        status = write_messages(&file, model_of(b, model, part), path, written, diag);
+        status = write_messages(&file, message, path, written, diag);
     if (status == STATUS_OK) return outfile_commit_pair(weights, file, diag);
     outfile_abandon(weights);
     return status;

@@ -3,10 +3,13 @@
 
 #include "io/files/json.h"
 #include "io/onnx/onnx_form.h"
+#include "ir/cast.h"
 #include "ir/irtext.h"
 #include "ir/name_map.h"
 #include "ir/storage.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +64,19 @@ static void hash_graph(const OnnxGraph *graph, char out[HASH_TEXT_BYTES]) {
     text_free(&text);
 }
 
+/* Whether nothing that a graph gives depends on a storage: a bias before a softmax adds the
+ * same to all keys. Such numbers stand in the notes, as the file has no use for them. */
+static bool is_unseen(const Graph *graph, const Storage *storage) {
+    bool used = false;
+    for (const Node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->in_count; i++) {
+            if (!node->in[i] || node->in[i]->storage != storage) continue;
+            if (i != op_operand_index(node->op, "mix_before_bias")) return false;
+            used = true;
+        }
+    return used && dtype_is_real(storage->tensor.dtype);
+}
+
 /* ---- writing ---- */
 
 static void put_note(OnnxModel *file, Arena *arena, const char *key, const char *value) {
@@ -106,7 +122,24 @@ static void put_place(Tree *weights, OnnxBuild *b, const Storage *storage,
     }
 }
 
-void onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart part) {
+static Status put_values(Tree *weights, Arena *arena, const Storage *storage,
+                         Diag *diag) {
+    Tensor values;
+    TRY(tensor_to_f32(&values, &storage->tensor, diag));
+    const float *x = tensor_data(&values);
+    Tree *place = tree_put_map(arena, weights, storage->name);
+    Tree *list = tree_put_list(arena, place, "values");
+    for (int64_t i = 0; i < tensor_count(&values); i++) {
+        Tree *value = tree_new(arena, TREE_FLOAT, LOC_NONE);
+        value->real = x[i];
+        tree_append(arena, list, NULL, LOC_NONE, value);
+    }
+    tensor_release(&values);
+    return STATUS_OK;
+}
+
+Status onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart part,
+                      Diag *diag) {
     Graph *graph = model->graph;
     Tree *weights = tree_new(b->arena, TREE_MAP, LOC_NONE);
     Text ir = {0};
@@ -114,8 +147,12 @@ void onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart 
     for (int i = 0; i < graph->storage_count; i++) {
         const Storage *storage = graph->storages[i];
         const OnnxWeight *weight = find_weight(b, storage, ONNX_AS_IT_IS);
-        if (!weight && part == ONNX_WHOLE) return;
-        if (weight) put_place(weights, b, storage, weight);
+        if (weight)
+            put_place(weights, b, storage, weight);
+        else if (is_unseen(graph, storage))
+            TRY(put_values(weights, b->arena, storage, diag));
+        else if (part == ONNX_WHOLE)
+            return STATUS_OK;
     }
     file->metadata_props = ARENA_ARRAY(b->arena, OnnxEntry *, NOTES_MAX);
     put_note(file, b->arena, KEY_VERSION, VERSION);
@@ -129,6 +166,7 @@ void onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart 
     }
     hash_graph(file->graph, hash);
     put_note(file, b->arena, KEY_HASH, hash);
+    return STATUS_OK;
 }
 
 /* ---- reading ---- */
@@ -221,7 +259,33 @@ static bool bind_quantised(const NotesReader *r, Storage *storage, const void *n
     return true;
 }
 
+/* Numbers that stand in the notes themselves. */
+static bool bind_listed(const NotesReader *r, Storage *storage, const Tree *list) {
+    const Tensor *shape = &storage->tensor;
+    const bool fits = list->kind == TREE_LIST && dtype_is_real(shape->dtype) &&
+                      list->count == tensor_count(shape);
+    Tensor values, cast = {0};
+    void *data;
+    if (!fits || tensor_create(&values, DTYPE_F32, shape->rank, shape->dim, r->diag) !=
+                     STATUS_OK)
+        return false;
+    bool known = tensor_writable(&values, &data, r->diag) == STATUS_OK;
+    float *x = data;
+    for (const Tree *item = list->first; item && known; item = item->next) {
+        double number = 0;
+        known = tree_number(item, &number) && fabs(number) <= FLT_MAX;
+        *x++ = (float)number;
+    }
+    known = known && tensor_cast(&cast, &values, shape->dtype, storage->name, r->diag) ==
+                         STATUS_OK;
+    tensor_release(&values);
+    if (known) storage_set_values(storage, cast);
+    return known;
+}
+
 static bool bind_storage(const NotesReader *r, Storage *storage) {
+    const Tree *listed = tree_get(find_place(r, storage), "values");
+    if (listed) return bind_listed(r, storage, listed);
     OnnxForm form;
     Buf *map;
     Tensor values = storage->tensor;

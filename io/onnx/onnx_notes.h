@@ -6,7 +6,8 @@
  *     compress.version      "1"
  *     compress.weights      JSON: {storage: {tensor, form}} where an initialiser has
  *                           another name than the storage, or its bytes another order;
- *                           of quantised ones with {scales, zeros}
+ *                           of quantised ones with {scales, zeros}; {values} of
+ *                           numbers that no result depends on, which the file lacks
  *     compress.ir           IR text of the graph (ir/irtext.h)
  *     compress.config       JSON: Model.config
  *     compress.provenance   JSON: Model.provenance
@@ -22,8 +23,9 @@
 #include "io/onnx/onnx_graph.h"
 
 /* Adds the notes to a file's messages, whose graph is there; none where the file lacks
- * weights of the model (exits that are left out). */
-void onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart part);
+ * weights of the model (exits that are left out). Fails with STATUS_MEMORY. */
+Status onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart part,
+                      Diag *diag);
 
 /* Makes `model`, a new one, what the notes say, with weights of the file. False, with the
  * model to be thrown away, where there are no notes or they are not of this graph. */

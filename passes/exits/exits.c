@@ -26,19 +26,29 @@ static int name_layer(const char *name) {
 
 /* ---- finding ---- */
 
-/* Whether all that an exit's nodes read is `output`, themselves, inputs (a mask) and
- * parameters. */
-static bool reads_only(const Graph *graph, int layer, const Node *output) {
+/* The one value that an exit's nodes read beside themselves, inputs (a mask) and
+ * parameters; NULL when there are several or none. */
+static Node *exit_input(const Graph *graph, int layer) {
+    Node *found = NULL;
     for (const Node *node = graph->first; node; node = node->next) {
         if (!node_is_in(node, STACK_EXITS, layer)) continue;
         for (int i = 0; i < node->in_count; i++) {
-            const Node *in = node->in[i];
-            if (in && in != output && !node_is_leaf(in) &&
-                !node_is_in(in, STACK_EXITS, layer))
-                return false;
+            Node *in = node->in[i];
+            if (!in || in == found || node_is_leaf(in) ||
+                node_is_in(in, STACK_EXITS, layer))
+                continue;
+            if (found) return NULL;
+            found = in;
         }
     }
-    return true;
+    return found;
+}
+
+/* Whether an exit's value is its layer's output, or a bridge behind that: what stands for
+ * the blocks that ended the layer (passes/removal/bridge.h). */
+static bool is_output(const Graph *graph, const Node *value, int layer) {
+    while (value && value->role == ROLE_BRIDGE && value->layer < 0) value = value->in[0];
+    return value && value == graph_layer_output(graph, graph_main_stack(graph), layer);
 }
 
 static Status fail_exit(PassContext *ctx, const char *name, const char *expected,
@@ -65,8 +75,7 @@ static Status check_exit(PassContext *ctx, const Graph *graph, const Exit *exit,
     if (exit->logits->type.rank != 2 || !type_equal(&exit->logits->type, &last->type))
         return fail_exit(ctx, exit->output, "the shape of \"logits\", [N, classes]",
                          diag);
-    const Node *output = graph_layer_output(graph, stack, exit->layer - 1);
-    if (!output || !reads_only(graph, exit->layer - 1, output))
+    if (!is_output(graph, exit_input(graph, exit->layer - 1), exit->layer - 1))
         return fail_exit(ctx, exit->output, "it to read its layer's output alone", diag);
     return STATUS_OK;
 }
@@ -179,13 +188,12 @@ static void redirect(Graph *graph, const Node *value, Node *scaled, const bool *
 }
 
 /* Scales what comes back from one exit, and through the trunk from those behind it. */
-static Status balance(PassContext *ctx, Graph *graph, const Exits *exits, int at,
+static Status balance(Graph *graph, const Exits *exits, int at,
                       const bool *trunk, int count, Diag *diag) {
     const int layer = exits->items[at].layer - 1, behind = exits->count - at - 1;
     const char *stack = graph_main_stack(graph);
-    Node *value = graph_layer_output(graph, stack, layer), *scaled = NULL;
     if (behind == 0) return STATUS_OK;
-    if (!value) return step_fail(ctx, diag, "layer %d has no output", layer);
+    Node *value = exit_input(graph, layer), *scaled = NULL;
     TRY(add_scale(&scaled, graph, value, 1.0 / (behind + 1), STACK_EXITS, layer, diag));
     scaled->id = -1;
     redirect(graph, value, scaled, NULL, count, layer);
@@ -196,7 +204,7 @@ static Status balance(PassContext *ctx, Graph *graph, const Exits *exits, int at
     return STATUS_OK;
 }
 
-Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag) {
+Status exits_equilibrium(Graph *graph, const Exits *exits, Diag *diag) {
     const int count = graph_number(graph);
     /* by Node.id: what the last exit depends on */
     bool *trunk = memory_alloc((size_t)count, sizeof *trunk);
@@ -206,7 +214,7 @@ Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Dia
             if (node->in[i]) trunk[node->in[i]->id] = true;
     Status status = STATUS_OK;
     for (int i = 0; i < exits->count && status == STATUS_OK; i++)
-        status = balance(ctx, graph, exits, i, trunk, count, diag);
+        status = balance(graph, exits, i, trunk, count, diag);
     free(trunk);
     return status;
 }

@@ -1,7 +1,8 @@
 /* Exits: the classifiers of a model from which inference may leave early.
  *
  * Early exits stand in stack "exits", layer l reading the output of layer l of the main
- * stack (graph_main_stack; both from 0), with role head on the classifier; their results
+ * stack (graph_main_stack; both from 0), or the bridge behind it that stands for blocks
+ * which were removed from its end, with role head on the classifier; their results
  * are the outputs "exit.1", "exit.2", ... numbered by layer from 1, as the papers number
  * them. The last exit is the model's output "logits". All give [N, classes]. */
 #ifndef COMPRESS_PASSES_EXITS_EXITS_H
@@ -44,7 +45,7 @@ Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag);
  * that layer k receives the mean, not the sum, of the gradients of the exits behind it.
  * With c_i the number of exits at layer i or later, exit i's input is scaled by 1 / c_i,
  * and the trunk behind an exit at layer i by c_{i+1} / c_i. */
-Status exits_equilibrium(PassContext *ctx, Graph *graph, const Exits *exits, Diag *diag);
+Status exits_equilibrium(Graph *graph, const Exits *exits, Diag *diag);
 
 /* Sum of the label losses of all exits. */
 Status exits_label_loss(Node **out, Graph *graph, const Exits *exits,

@@ -60,7 +60,7 @@ Status objective_exits(Exits *out, Objective *o, ObjectiveExits which, Diag *dia
 Status objective_balance(Objective *o, ObjectiveExits which, Diag *diag) {
     Exits exits;
     TRY(objective_exits(&exits, o, which, diag));
-    return exits_equilibrium(o->ctx, o->graph, &exits, diag);
+    return exits_equilibrium(o->graph, &exits, diag);
 }
 
 Status objective_equilibrium(Objective *o, Diag *diag) {

@@ -9,6 +9,7 @@
 #include "io/onnx/onnx_read.h"
 #include "ir/irtext.h"
 #include "ir/rewrite.h"
+#include "ir/storage.h"
 #include "tests/support/configured.h"
 #include "tests/support/graph_changes.h"
 #include "tests/support/onnx_notes.h"
@@ -232,6 +233,33 @@ static void test_configuration(void **state) {
     diag_destroy(diag);
     model_destroy(built);
     model_destroy(back);
+    model_destroy(model);
+}
+
+/* Numbers that no result depends on stand in no file, and come back by its notes. */
+static void test_unseen(void **state) {
+    (void)state;
+    Model *model = configured_bert(1, 1);
+    Graph *graph = model->graph;
+    Node *attention = graph_find(graph, STACK_ENCODER, 0, ROLE_ATTENTION), *mix, *bias;
+    const int64_t heads = node_integer(attention, "heads");
+    Diag *diag = diag_create();
+    Written written = {0};
+    expect_ok(diag, storage_create(&mix, graph, "mix", (Init){INIT_IDENTITY, 0}, 2,
+                                   (int64_t[]){heads, heads}, diag));
+    expect_ok(diag, storage_create(&bias, graph, "bias", (Init){INIT_NORMAL, 0.3}, 1,
+                                   &heads, diag));
+    node_set_operand(graph, attention, "mix_before", mix);
+    node_set_operand(graph, attention, "mix_before_bias", bias);
+    expect_ok(diag, model_init_weights(model, 2, diag));
+    assert_true(((const float *)tensor_data(&bias->storage->tensor))[0] != 0);
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+                                    &written, diag));
+    Model *back = load_model(path);
+    expect_same_weights(graph, back->graph);
+    expect_same_outputs(model, back);
+    model_destroy(back);
+    diag_destroy(diag);
     model_destroy(model);
 }
 
@@ -470,6 +498,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_windows, enter, leave),
         cmocka_unit_test_setup_teardown(test_translators, enter, leave),
         cmocka_unit_test_setup_teardown(test_configuration, enter, leave),
+        cmocka_unit_test_setup_teardown(test_unseen, enter, leave),
         cmocka_unit_test_setup_teardown(test_changed_graph, enter, leave),
         cmocka_unit_test_setup_teardown(test_exports, enter, leave),
         cmocka_unit_test_setup_teardown(test_torch_layers, enter, leave),

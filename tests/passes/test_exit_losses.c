@@ -140,7 +140,7 @@ static void check_equilibrium(const char *options, int count) {
     for (int e = 0; e < count; e++) each[e] = exit_gradients(model, e);
     assert_ok(exits_label_loss(&loss, t.graph, &t.exits, &(LabelLossOptions){0}, t.diag),
               t.diag);
-    assert_ok(exits_equilibrium(&t.ctx, t.graph, &t.exits, t.diag), t.diag);
+    assert_ok(exits_equilibrium(t.graph, &t.exits, t.diag), t.diag);
     assert_ok(graph_verify(t.graph, STATUS_INTERNAL, t.diag), t.diag);
     double *got = gradients(&t, loss, &r);
     compare_gradients(&t, &r, got, each);
@@ -171,7 +171,7 @@ static void test_equilibrium_of_early(void **state) {
     for (int e = 0; e < t.exits.count; e++) each[e] = exit_gradients(model, e);
     assert_ok(exits_label_loss(&loss, t.graph, &t.exits, &(LabelLossOptions){0}, t.diag),
               t.diag);
-    assert_ok(exits_equilibrium(&t.ctx, t.graph, &t.exits, t.diag), t.diag);
+    assert_ok(exits_equilibrium(t.graph, &t.exits, t.diag), t.diag);
     double *got = gradients(&t, loss, &r);
     for (int i = 0; i < t.graph->storage_count; i++) {
         const Storage *storage = t.graph->storages[i];
