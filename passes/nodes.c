@@ -46,6 +46,18 @@ Node *node_find(const Graph *graph, const char *stack, int layer, Role role,
     return node_is(node, op) ? node : NULL;
 }
 
+Node *node_tokens_mask(const Graph *graph, const Node *x) {
+    static const char *const NAMES[] = {INPUT_MASK, INPUT_TARGET_MASK};
+    for (int i = 0; i < 2; i++) {
+        Node *mask = graph_find_input(graph, NAMES[i]);
+        if (!mask || mask->type.dtype != DTYPE_I32 || mask->type.rank != 2) continue;
+        if (x->type.rank == 3 && mask->type.dim[0] == x->type.dim[0] &&
+            mask->type.dim[1] == x->type.dim[1])
+            return mask;
+    }
+    return NULL;
+}
+
 const char *weight_name_with(Arena *arena, const char *name, const char *more) {
     static const char end[] = ".weight";
     const size_t length = strlen(name), last = sizeof end - 1;

@@ -1,45 +1,91 @@
-/* Parallel: see exec/run/parallel.h. The only file that includes OpenMP's header.
+/* Parallel: see exec/run/parallel.h.
  *
  * A container gets a share of the processors as a quota of time, which no count of
  * processors shows; threads beyond it are stopped in turn and wait for each other. The
  * kernel's documentation: admin-guide/cgroup-v2 (cpu.max) and scheduler/sched-bwc. */
 #include "exec/run/parallel.h"
 
+#include "exec/run/team.h"
+
+#include <limits.h>
 #include <math.h>
-#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Whether the process is a fork of one that had threads of OpenMP's, which are not there
- * and are waited for. */
-static bool lacks_threads;
+/* ---- loops ---- */
 
+/* The threads of all loops: who has the lock may use them. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Team *team;
+
+/* A fork has none of them, and makes its own. */
 static void forked(void) {
-    lacks_threads = true;
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    team = NULL;
 }
 
 static void watch_forks(void) {
     pthread_atfork(NULL, NULL, forked);
 }
 
-void parallel_for(int64_t count, int threads,
-                  void (*body)(void *self, int64_t i, int worker), void *self) {
+/* With the lock: sees to `threads` threads; returns how many there are. */
+static int have_threads(int threads) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (threads > count) threads = (int)count;
-    if (threads > 1) pthread_once(&once, watch_forks);
-    if (threads <= 1 || lacks_threads) {
-        for (int64_t i = 0; i < count; i++) body(self, i, 0);
-        return;
-    }
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t i = 0; i < count; i++) body(self, i, omp_get_thread_num());
+    static int most = INT_MAX; /* that the system gave */
+    if (threads > most) threads = most;
+    if (threads <= 1 || (team && team_threads(team) >= threads)) return threads;
+    pthread_once(&once, watch_forks);
+    Diag *diag = diag_create();
+    team_destroy(team);
+    team = NULL;
+    if (team_create(&team, threads, diag) != STATUS_OK)
+        most = threads = team ? team_threads(team) : 1;
+    diag_destroy(diag);
+    return threads;
 }
 
+typedef struct Loop {
+    int64_t count;
+    int threads;
+    void (*body)(void *self, int64_t i, int worker);
+    void *self;
+} Loop;
+
+static void run_range(void *self, int me) {
+    const Loop *loop = self;
+    const int64_t each = loop->count / loop->threads, more = loop->count % loop->threads;
+    const int64_t first = me * each + (me < more ? me : more);
+    const int64_t end = first + each + (me < more);
+    for (int64_t i = first; i < end; i++) loop->body(loop->self, i, me);
+}
+
+void parallel_for(int64_t count, int threads,
+                  void (*body)(void *self, int64_t i, int worker), void *self) {
+    Loop loop = {count, threads < count ? threads : (int)count, body, self};
+    if (loop.threads > 1 && pthread_mutex_trylock(&lock) == 0) {
+        loop.threads = have_threads(loop.threads);
+        if (loop.threads > 1) team_run_some(team, loop.threads, run_range, &loop);
+        pthread_mutex_unlock(&lock);
+        if (loop.threads > 1) return;
+    }
+    for (int64_t i = 0; i < count; i++) body(self, i, 0);
+}
+
+int parallel_reserve(int threads) {
+    pthread_mutex_lock(&lock);
+    const int given = have_threads(threads);
+    pthread_mutex_unlock(&lock);
+    return given;
+}
+
+/* OpenMP's, which another library may have brought along. */
+__attribute__((weak)) void omp_set_num_threads(int threads);
+
 void parallel_alone(void) {
-    omp_set_num_threads(1);
+    if (omp_set_num_threads) omp_set_num_threads(1);
 }
 
 /* ---- how many there may be ---- */

@@ -1,6 +1,5 @@
-/* Reserve: threads and address space that a run needs, taken before it begins. The OpenMP
- * and linear-algebra libraries end the program, or wait for ever, where they are missing
- * later. */
+/* Reserve: threads and address space that a run needs, taken before it begins. The
+ * linear-algebra library waits for ever where it lacks them later. */
 #ifndef COMPRESS_EXEC_RUN_RESERVE_H
 #define COMPRESS_EXEC_RUN_RESERVE_H
 

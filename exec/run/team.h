@@ -8,8 +8,9 @@
 
 typedef struct Team Team;
 
-/* Starts threads - 1 threads that wait for team_run; with 1 there are none. Fails with
- * STATUS_MEMORY when the system gives no thread. */
+/* Starts threads - 1 threads that wait for team_run; with 1 there are none. They take no
+ * signals. Fails with STATUS_MEMORY when the system gives no more; `*out` is a team of
+ * those that it gave then. */
 Status team_create(Team **out, int threads, Diag *diag);
 
 /* Threads that it has, the calling one included. */
@@ -22,7 +23,10 @@ void team_destroy(Team *team);
  * are done. */
 void team_run(Team *team, void (*body)(void *self, int me), void *self);
 
-/* Within a body: waits until all threads have called it as often. */
+/* The same in the first `threads` of them; the others go on waiting. */
+void team_run_some(Team *team, int threads, void (*body)(void *self, int me), void *self);
+
+/* Within a body: waits until all threads that run it have called this as often. */
 void team_meet(Team *team);
 
 #endif

@@ -182,7 +182,7 @@ static Status output_term(Node **out, Distill *d, const AttentionPair *pair, Dia
                                 "output expects attention of equal widths in layer %d of "
                                 "the student and layer %d of the teacher",
                                 pair->match.student, pair->match.teacher);
-    Node *in[3] = {ours, theirs, distill_padding(o->graph, ours)};
+    Node *in[3] = {ours, theirs, node_tokens_mask(o->graph, ours)};
     return node_add(out, o->graph, NULL, &op_relative_squared_error, in, in[2] ? 3 : 2,
                     diag, NULL);
 }

@@ -47,18 +47,6 @@ static Status tap(Node *pair[2], Distill *d, DistillMatch match, Role role, Diag
     return teacher_tokens(&pair[1], d, theirs, diag);
 }
 
-Node *distill_padding(const Graph *graph, const Node *x) {
-    static const char *const NAMES[] = {"attention_mask", "decoder_attention_mask"};
-    for (int i = 0; i < 2; i++) {
-        Node *mask = graph_find_input(graph, NAMES[i]);
-        if (!mask || mask->type.dtype != DTYPE_I32 || mask->type.rank != 2) continue;
-        if (x->type.rank == 3 && mask->type.dim[0] == x->type.dim[0] &&
-            mask->type.dim[1] == x->type.dim[1])
-            return mask;
-    }
-    return NULL;
-}
-
 /* Sum or mean of scalars as one node. */
 static Status sum_terms(Node **out, Distill *d, Node **terms, int count, bool sum,
                         Diag *diag) {
@@ -87,7 +75,7 @@ static Status compare_states(Node **out, Distill *d, const Op *op, Node *student
         diag_hint(diag, "%s compares any widths", use);
         return status;
     }
-    Node *mask = distill_padding(graph, student);
+    Node *mask = node_tokens_mask(graph, student);
     return node_add(out, graph, NULL, op, (Node *[]){student, teacher, mask},
                     mask ? 3 : 2, diag, NULL);
 }
@@ -256,7 +244,7 @@ static Status map_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
                      diag));
     TRY(tap_projections(pair, d, match, 2, diag));
     Node *q = pair[0][0];
-    Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], distill_padding(o->graph, q)};
+    Node *in[5] = {q, pair[1][0], pair[0][1], pair[1][1], node_tokens_mask(o->graph, q)};
     return node_add(out, o->graph, NULL, &op_attention_map_mse, in, in[4] ? 5 : 4, diag,
                     "heads=%lld", (long long)heads);
 }
@@ -429,7 +417,7 @@ Status distill_check_predictions(Distill *d, Diag *diag) {
 static Node *prediction_mask(const Distill *d) {
     const Graph *graph = d->objective.graph;
     return d->masked ? graph_find_input(graph, "masked_positions")
-                     : distill_padding(graph, graph_output(graph, OUTPUT_LOGITS));
+                     : node_tokens_mask(graph, graph_output(graph, OUTPUT_LOGITS));
 }
 
 /* What the loss of predictions reads beside both of them: which rows count; of spans

@@ -102,10 +102,6 @@ Status distill_teacher_exit(Node **out, Distill *distill, const Exit *exit, Diag
 Status distill_add_attention(Distill *distill, Diag *diag);
 Status distill_add_hidden(Distill *distill, Diag *diag);
 
-/* The mask of padding for values [N, T, ...] of the training graph; NULL when nothing is
- * padded. */
-Node *distill_padding(const Graph *graph, const Node *x);
-
 /* The losses of the student's linear attention against the teacher's softmax attention in
  * a pair of layers, by the attention form: of self-attention, and by form `output` of
  * cross-attention (the second). None where the student's layer has no linear attention.

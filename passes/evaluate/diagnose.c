@@ -119,7 +119,9 @@ static Status collect(Features *f, PassContext *ctx, Model *model, const Batches
     Status status = STATUS_OK;
     for (int l = 0; l < f->layers && status == STATUS_OK; l++) {
         Node *out = graph_layer_output(graph, graph_main_stack(graph), l);
-        status = node_add(&means[l], graph, NULL, &op_mean_tokens, &out, 1, diag, NULL);
+        Node *in[] = {out, node_tokens_mask(graph, out)};
+        status = node_add(&means[l], graph, NULL, &op_mean_tokens, in, in[1] ? 2 : 1,
+                          diag, NULL);
         if (status != STATUS_OK) break;
         f->width[l] = means[l]->type.dim[1];
         f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));

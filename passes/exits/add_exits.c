@@ -231,11 +231,8 @@ static Node *find_pooler(const Graph *graph) {
 static Status find_mask(AddExits *a, Diag *diag) {
     const Node *x = graph_layer_output(a->graph, a->trunk, 0);
     if (!a->mean || !x || x->type.rank != 3 || x->type.dim[1] >= 0) return STATUS_OK;
-    a->mask = graph_find_input(a->graph, "attention_mask");
-    const Type *mask = a->mask ? &a->mask->type : &x->type;
-    if (mask->rank == 2 && mask->dim[0] == x->type.dim[0] &&
-        mask->dim[1] == x->type.dim[1])
-        return STATUS_OK;
+    a->mask = node_tokens_mask(a->graph, x);
+    if (a->mask) return STATUS_OK;
     return step_fail_option(a->ctx, "token", diag,
                             "mean: expected an input attention_mask that says which of "
                             "the tokens are padding");

@@ -34,6 +34,15 @@ static Status add_mixing(Multiplex *m, Node *attention, const char *operand,
                          const char *bias, Diag *diag) {
     const AttentionAttrs *attrs = attention->attrs;
     const int64_t shape[2] = {attrs->heads, attrs->heads};
+    if (attrs->kv_heads && attrs->kv_heads != attrs->heads) {
+        step_fail_option(m->ctx, "mixing", diag,
+                         "expected keys for each of the %lld heads to mix, found %lld in "
+                         "layer %d",
+                         (long long)attrs->heads, (long long)attrs->kv_heads,
+                         attention->layer);
+        diag_hint(diag, "heads that share keys do not mix: set mixing to none");
+        return STATUS_MODEL;
+    }
     const Init init = {m->options->mixing_init == MIXING_IDENTITY ? INIT_IDENTITY
                                                                   : INIT_TRUNC_NORMAL,
                        m->options->mixing_std};
