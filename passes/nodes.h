@@ -21,8 +21,8 @@ Status node_add_sum(Node **out, Graph *graph, Node *const *terms, const double *
 Node *node_find(const Graph *graph, const char *stack, int layer, Role role,
                 const Op *op);
 
-/* The input i32 [N, T] that says which tokens of x [N, T, D] are no padding; NULL when there
- * is none. */
+/* The input i32 [N, T] that says which tokens of x [N, T, D] are no padding; NULL when
+ * there is none. */
 Node *node_tokens_mask(const Graph *graph, const Node *x);
 
 /* A name for weights that go with others: "word.weight" and "_factor" give

@@ -8,13 +8,13 @@
 /* Runs body(self, i, worker) for every i in [0, count) on at most `threads` threads.
  * `worker` is below `threads` and names the thread; worker 0 is the calling thread. Each
  * thread gets one contiguous range, in order. The threads stay for the next loop. Where
- * they run another one (a body's own loop is within one, and the host may have threads that
- * call), or the system gives none, the calling thread does all of it. */
+ * they run another one (a body's own loop is within one, and the host may have threads
+ * that call), or the system gives none, the calling thread does all of it. */
 void parallel_for(int64_t count, int threads,
                   void (*body)(void *self, int64_t i, int worker), void *self);
 
-/* Starts the threads for loops of so many, so that none is missing later; returns how many
- * there are, the calling one included. */
+/* Starts the threads for loops of so many, so that none is missing later; returns how
+ * many there are, the calling one included. */
 int parallel_reserve(int threads);
 
 /* Makes libraries that would use threads of OpenMP's run on the calling thread alone when

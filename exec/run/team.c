@@ -13,11 +13,11 @@
 
 /* Looks before a waiting thread yields the processor (some 50 microseconds), and before
  * it goes to sleep. Where other work shares the processors whoever is waited for may have
- * none: one that is waited for in circles for milliseconds, as OpenMP's threads are, makes
- * a training of small batches five times slower (docs/speed.md). */
+ * none: one that is waited for in circles for milliseconds, as OpenMP's threads are,
+ * makes a training of small batches five times slower (docs/speed.md). */
 enum { SPINS = 2000, LOOKS = SPINS + 500 };
 
-/* Of Team.runs: how many have begun, and in the low bits how many threads run the last. */
+/* Of Team.runs: how many have begun; in the low bits how many threads run the last. */
 enum { MEMBER_BITS = 16 };
 
 struct Team {
@@ -158,7 +158,8 @@ Status team_create(Team **out, int threads, Diag *diag) {
     sigfillset(&all);
     for (size_t i = 0; i < sizeof FAULTS / sizeof *FAULTS; i++)
         sigdelset(&all, FAULTS[i]);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* of the host, which the threads inherit */
+    /* of the host, which the threads inherit */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
     for (int i = 1; i < threads && status == STATUS_OK; i++)
         status = start_worker(team, i, diag);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

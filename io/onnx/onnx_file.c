@@ -187,8 +187,7 @@ static Status write_beside(OnnxBuild *b, const Model *model, OnnxPart part,
     TRY(outfile_open(&weights, NULL, beside, diag));
     Status status = write_external(b, slash ? slash + 1 : beside, weights, written, diag);
     if (status == STATUS_OK) status = model_of(&message, b, model, part, diag);
-    if (status == STATUS_OK)
-        status = write_messages(&file, message, path, written, diag);
+    if (status == STATUS_OK) status = write_messages(&file, message, path, written, diag);
     if (status == STATUS_OK) return outfile_commit_pair(weights, file, diag);
     outfile_abandon(weights);
     return status;

@@ -64,8 +64,8 @@ static void hash_graph(const OnnxGraph *graph, char out[HASH_TEXT_BYTES]) {
     text_free(&text);
 }
 
-/* Whether nothing that a graph gives depends on a storage: a bias before a softmax adds the
- * same to all keys. Such numbers stand in the notes, as the file has no use for them. */
+/* Whether nothing that a graph gives depends on a storage: a bias before a softmax adds
+ * the same to all keys. Such numbers stand in the notes: the file has no use for them. */
 static bool is_unseen(const Graph *graph, const Storage *storage) {
     bool used = false;
     for (const Node *node = graph->first; node; node = node->next)
@@ -266,8 +266,8 @@ static bool bind_listed(const NotesReader *r, Storage *storage, const Tree *list
                       list->count == tensor_count(shape);
     Tensor values, cast = {0};
     void *data;
-    if (!fits || tensor_create(&values, DTYPE_F32, shape->rank, shape->dim, r->diag) !=
-                     STATUS_OK)
+    if (!fits ||
+        tensor_create(&values, DTYPE_F32, shape->rank, shape->dim, r->diag) != STATUS_OK)
         return false;
     bool known = tensor_writable(&values, &data, r->diag) == STATUS_OK;
     float *x = data;

@@ -188,8 +188,8 @@ static void redirect(Graph *graph, const Node *value, Node *scaled, const bool *
 }
 
 /* Scales what comes back from one exit, and through the trunk from those behind it. */
-static Status balance(Graph *graph, const Exits *exits, int at,
-                      const bool *trunk, int count, Diag *diag) {
+static Status balance(Graph *graph, const Exits *exits, int at, const bool *trunk,
+                      int count, Diag *diag) {
     const int layer = exits->items[at].layer - 1, behind = exits->count - at - 1;
     const char *stack = graph_main_stack(graph);
     if (behind == 0) return STATUS_OK;
