@@ -81,10 +81,11 @@ static void count_on(Team *team, atomic_uint_least64_t *count, uint64_t next) {
 }
 
 void team_meet(Team *team) {
-    if (team->members == 1) return;
+    const int members = team->members; /* the next run's once all have arrived */
+    if (members == 1) return;
     const uint64_t meeting = atomic_load_explicit(&team->meetings, memory_order_relaxed);
     const int before = atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel);
-    if (before < team->members - 1) {
+    if (before < members - 1) {
         wait_for(team, &team->meetings, meeting);
         return;
     }
