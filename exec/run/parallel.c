@@ -7,6 +7,7 @@
 
 #include "exec/run/team.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
@@ -81,11 +82,17 @@ int parallel_reserve(int threads) {
     return given;
 }
 
-/* OpenMP's, which another library may have brought along. */
-__attribute__((weak)) void omp_set_num_threads(int threads);
+/* OpenMP's, which another library may have brought along; NULL where none has. */
+static void (*set_openmp_threads)(int threads);
+
+static void find_openmp(void) {
+    *(void **)&set_openmp_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+}
 
 void parallel_alone(void) {
-    if (omp_set_num_threads) omp_set_num_threads(1);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_openmp);
+    if (set_openmp_threads) set_openmp_threads(1);
 }
 
 /* ---- how many there may be ---- */
