@@ -2,7 +2,6 @@
 #include "passes/factoring/factoring.h"
 
 #include "exec/linalg/blas.h"
-#include "ir/rewrite.h"
 #include "passes/fault.h"
 
 #include <string.h>
@@ -84,7 +83,7 @@ static Status put_group(Factoring *f, FactorJob *jobs, int count, Diag *diag) {
             tensor_release(&job->second), tensor_release(&job->first);
         job->second = job->first = (Tensor){0};
     }
-    return status == STATUS_OK ? graph_infer(f->graph, diag) : status;
+    return status;
 }
 
 static Status do_group(Factoring *f, Calibration *calibration, double damp,

@@ -7,7 +7,6 @@
 #include "passes/factoring/factoring.h"
 
 #include "exec/linalg/blas.h"
-#include "ir/rewrite.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
 
@@ -282,7 +281,6 @@ static Status open_calibration(Run *r, Diag *diag) {
 static Status factor_all(Run *r, Diag *diag) {
     TRY(choose_ranks(r, diag));
     TRY(factor_sites(r, diag));
-    TRY(graph_infer(r->model->graph, diag));
     return record_sizes(r, diag);
 }
 

@@ -200,5 +200,8 @@ Status factor_put(Factoring *f, FactorSite *site, Tensor *second, Tensor *first,
         tensor_release(&a);
         return status;
     }
-    return storage_replace(f->graph, site->outer, STORAGE_ALL_USERS, a, !inner, diag);
+    TRY(storage_replace(f->graph, site->outer, STORAGE_ALL_USERS, a, !inner, diag));
+    for (int i = 0; i < site->reader_count; i++)
+        TRY(node_infer(site->readers[i]->in[0], diag));
+    return STATUS_OK;
 }
