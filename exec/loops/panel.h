@@ -73,6 +73,10 @@ static inline void turn_square(const float *w, int64_t ldw, float *to) {
 }
 #endif
 
+/* Columns and rows that are asked for so far ahead of what is read: the processor does
+ * not guess those of another row. */
+enum { AHEAD_COLUMNS = 64, AHEAD_ROWS = 8 };
+
 /* K columns of `count` rows w[count, ldw], a panel of 16 rows after the other. A line of
  * the cache has 16 columns: rows that lie a multiple of a page apart push each other's
  * lines out, so each is read at once. */
@@ -80,8 +84,11 @@ static inline void panels_of_rows(const float *w, int64_t ldw, int64_t K, int64_
                                   float *to) {
     for (; count > 0; count -= PANEL_ROWS, w += PANEL_ROWS * ldw, to += K * PANEL_ROWS) {
         int64_t k = 0;
-        for (; count >= PANEL_ROWS && k + PANEL_ROWS <= K; k += PANEL_ROWS)
+        for (; count >= PANEL_ROWS && k + PANEL_ROWS <= K; k += PANEL_ROWS) {
+            for (int64_t row = 0; row < PANEL_ROWS; row++)
+                __builtin_prefetch(w + row * ldw + k + AHEAD_COLUMNS);
             turn_square(w + k, ldw, to + k * PANEL_ROWS);
+        }
         for (; k < K; k++)
             for (int64_t lane = 0; lane < PANEL_ROWS; lane++)
                 to[k * PANEL_ROWS + lane] = lane < count ? w[lane * ldw + k] : 0;
@@ -95,6 +102,7 @@ static inline void panels_of_columns(const float *w, int64_t ldw, int64_t K,
     for (int64_t k = 0; k < K; k++, w += ldw)
         for (int64_t j = 0; j < count; j += PANEL_ROWS) {
             float *lanes = to + j * K + k * PANEL_ROWS;
+            __builtin_prefetch(w + AHEAD_ROWS * ldw + j);
             if (j + PANEL_ROWS <= count)
                 memcpy(lanes, w + j, PANEL_ROWS * sizeof *w);
             else

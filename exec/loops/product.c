@@ -14,15 +14,16 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* Floats of a register; panels and rows of the largest tile, whose sums stay in
- * registers. */
+ * registers; panels of a block, which stay in the second-level cache while rows of the
+ * left operand, those of a tile in the first level, pass by. */
 #if defined(__AVX512F__)
-enum { LANES = 16, PANELS = 4, ROWS = 6 };
+enum { LANES = 16, PANELS = 4, ROWS = 6, BLOCK_PANELS = 4 };
 #elif defined(__AVX2__)
-enum { LANES = 8, PANELS = 1, ROWS = 6 };
+enum { LANES = 8, PANELS = 1, ROWS = 6, BLOCK_PANELS = 8 };
 #elif defined(__aarch64__)
-enum { LANES = 4, PANELS = 1, ROWS = 6 };
+enum { LANES = 4, PANELS = 1, ROWS = 6, BLOCK_PANELS = 8 };
 #else
-enum { LANES = 4, PANELS = 1, ROWS = 2 };
+enum { LANES = 4, PANELS = 1, ROWS = 2, BLOCK_PANELS = 1 };
 #endif
 enum { MIDDLE_PANELS = PANELS < 2 ? 1 : 2, MIDDLE_ROWS = ROWS < 4 ? 2 : 4 };
 enum { PARTS = PANEL_ROWS / LANES };
@@ -30,15 +31,16 @@ enum { PARTS = PANEL_ROWS / LANES };
 /* Columns and k of a block; of the left operand's copies, k, rows, and the floats from
  * one k to the next. */
 enum {
-    COLUMNS = PANELS * PANEL_ROWS,
+    COLUMNS = BLOCK_PANELS * PANEL_ROWS,
     DEPTH = 384,
     COPY_DEPTH = 128,
     COPY_ROWS = 384,
     COPY_STEP = COPY_ROWS + PANEL_ROWS,
     COPIED_FLOATS = (COLUMNS + COPY_STEP) * COPY_DEPTH, /* of panels and copies */
     NEAR_FLOATS =
-        1 << 14,        /* of an operand that is read where it is, from first to last */
-    FEW_ROWS = 2 * ROWS /* for which nothing is packed */
+        1 << 14,         /* of an operand that is read where it is, from first to last */
+    FEW_ROWS = 2 * ROWS, /* for which nothing is packed */
+    LINE_FLOATS = 16     /* of the cache */
 };
 
 typedef float __attribute__((vector_size(4 * LANES), aligned(1), may_alias)) Vec;
@@ -74,6 +76,22 @@ typedef struct Result {
 
 /* ---- tiles ---- */
 
+/* A tile's sums, times alpha, go to their places. */
+ALWAYS_INLINE void put_sums(int n, int wide, const Vec *sum, const Result *to, bool add) {
+    const float alpha = to->alpha;
+    const int64_t ldc = to->ldc, gap = to->gap;
+    float *c = to->c;
+#pragma GCC unroll 6
+    for (int t = 0; t < n; t++, c += ldc)
+#pragma GCC unroll 4
+        for (int i = 0; i < wide; i++) {
+            Vec *at = (Vec *)(c + i / PARTS * gap + i % PARTS * LANES);
+            Vec result = alpha * sum[t * wide + i];
+            if (add) result += *at;
+            *at = result;
+        }
+}
+
 /* n rows times `panels` panels. `step` is the left operand's. */
 ALWAYS_INLINE void sum_tile(int panels, int n, const Strips *right, const Left *left,
                             int64_t step, const Result *to) {
@@ -93,15 +111,10 @@ ALWAYS_INLINE void sum_tile(int panels, int n, const Strips *right, const Left *
             for (int i = 0; i < wide; i++)
                 sum[t * wide + i] += row[i] * x[t * left->next];
     }
-#pragma GCC unroll 24
-    for (int i = 0; i < n * wide; i++) {
-        const int panel = i % wide / PARTS;
-        Vec *at =
-            (Vec *)(to->c + i / wide * to->ldc + panel * to->gap + i % PARTS * LANES);
-        Vec result = to->alpha * sum[i];
-        if (to->add) result += *at;
-        *at = result;
-    }
+    if (to->add)
+        put_sums(n, wide, sum, to, true);
+    else
+        put_sums(n, wide, sum, to, false);
 }
 
 /* Tiles of a fixed size; a left operand with its k side by side is read faster. */
@@ -152,18 +165,35 @@ static int height_for(int64_t *t, int64_t rows, bool add) {
     return tall + 1;
 }
 
+/* Asks for what the panels `p` .. `p + count` of `panels` have as their share of the next
+ * tile's rows, K numbers each, while this one's are multiplied. */
+static void fetch_share(const Left *next, int64_t K, int64_t p, int64_t count,
+                        int64_t panels) {
+    const int64_t end = K * (p + count) / panels;
+    int64_t k = K * p / panels;
+    if (next->step == 1)
+        for (; k < end; k += LINE_FLOATS)
+            for (int i = 0; i < ROWS; i++)
+                __builtin_prefetch(next->x + i * next->next + k);
+    else
+        for (; k < end; k++) __builtin_prefetch(next->x + k * next->step + ROWS - 1);
+}
+
 /* Whole panels times all rows. */
 static void put_panels(const Strips *right, int64_t panels, const Left *left,
                        int64_t rows, const Result *to) {
     for (int64_t t = 0; t < rows;) {
         const int tall = height_for(&t, rows, to->add);
         const Left here = {left->x + t * left->next, left->next, left->step};
+        const Left next = {here.x + ROWS * left->next, left->next, left->step};
+        const bool fetched = BLOCK_PANELS > PANELS && t + 2 * ROWS <= rows;
         for (int64_t p = 0; p < panels;) {
             const int across = size_for(WIDTH, WIDTHS, panels - p);
             const Strips strips = {right->w + p * right->gap, right->K, right->step,
                                    right->gap};
             Result at = *to;
             at.c += t * to->ldc + p * to->gap;
+            if (fetched) fetch_share(&next, right->K, p, WIDTH[across], panels);
             TILES[across][tall](&strips, &here, &at);
             p += WIDTH[across];
         }
