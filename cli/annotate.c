@@ -17,6 +17,7 @@ typedef struct Annotation {
     bool warning;
     const char *path; /* NULL = of no file */
     int line, column; /* 0 = of the whole file */
+    bool placed;      /* in a file that there is */
     const char *key;  /* NULL = none */
     Text message;     /* notes and hints on lines of their own */
     struct Annotation *next;
@@ -46,16 +47,13 @@ static bool is_named_file(const char *path) {
     return path && realpath(path, whole) && path_is_file(whole);
 }
 
-/* Places an annotation: in its file, or at the top of the recipe. */
+/* Places an annotation in a file, where there is such a file. */
 static void place(const Annotations *all, Annotation *one, Loc at) {
-    if (is_named_file(at.file)) {
-        one->path = below_root(all, at.file);
-        one->line = at.line;
-        one->column = at.line > 0 ? at.column : 0;
-        return;
-    }
-    if (at.file) text_add(&one->message, "%s: ", at.file);
-    if (is_named_file(all->recipe)) one->path = below_root(all, all->recipe);
+    one->placed = is_named_file(at.file);
+    if (!one->placed) return;
+    one->path = below_root(all, at.file);
+    one->line = at.line;
+    one->column = at.line > 0 ? at.column : 0;
 }
 
 /* DiagVisit. */
@@ -63,7 +61,8 @@ static void collect(void *self, const DiagEntry *entry) {
     Annotations *all = self;
     const bool below = entry->kind == DIAG_NOTE || entry->kind == DIAG_HINT;
     if (below && !all->last) return;
-    if (below) {
+    if (below) { /* a note may know the line that names a missing file */
+        if (!all->last->placed) place(all, all->last, entry->at);
         text_add(&all->last->message, "\n%s: %s",
                  entry->kind == DIAG_HINT ? "hint" : "note", entry->message);
         return;
@@ -71,7 +70,9 @@ static void collect(void *self, const DiagEntry *entry) {
     Annotation *one = ARENA_NEW(all->arena, Annotation);
     one->warning = entry->kind == DIAG_WARNING;
     one->key = entry->key && *entry->key ? entry->key : NULL;
+    if (is_named_file(all->recipe)) one->path = below_root(all, all->recipe);
     place(all, one, entry->at);
+    if (entry->at.file && !one->placed) text_add(&one->message, "%s: ", entry->at.file);
     text_add(&one->message, "%s", entry->message);
     if (all->last)
         all->last->next = one;

@@ -14,7 +14,7 @@ static Status fail_flag(const char *flag, const char *needs, Diag *diag) {
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, flag, "needs %s", needs);
 }
 
-/* --ranks with what it needs, and nothing of it alone. */
+/* --ranks with what it needs. */
 static Status bind_cluster(Forecast *forecast, const Flags *flags, Diag *diag) {
     forecast->ranks = flags->ranks;
     forecast->cluster.threads = flags->threads_each ? flags->threads_each : 1;
@@ -22,9 +22,6 @@ static Status bind_cluster(Forecast *forecast, const Flags *flags, Diag *diag) {
         return fail_flag("--ranks",
                          "--network, as in --network 25G,20us, or ranks to measure it",
                          diag);
-    if (!flags->ranks && flags->network) return fail_flag("--network", "--ranks", diag);
-    if (!flags->ranks && flags->threads_each)
-        return fail_flag("--threads-each", "--ranks", diag);
     return flags->network ? rank_network(&forecast->cluster, flags->network, diag)
                           : STATUS_OK;
 }

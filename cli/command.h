@@ -74,7 +74,8 @@ struct Command {
 typedef struct Flag {
     const char *name, *value; /* "--name VALUE"; value NULL = a switch */
     Field field;
-    char letter; /* "-l VALUE"; 0 = it has none */
+    char letter;      /* "-l VALUE"; 0 = it has none */
+    const char *with; /* flag without which it would do nothing; NULL = none */
 } Flag;
 
 /* An example of a command: a row of cli/examples.def. */

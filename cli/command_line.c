@@ -47,7 +47,8 @@ static const Flag flags[] = {
      F_STRING(Flags, config,
               "configuration of a model whose weights alone are in MODEL")},
     {"names", "FILE",
-     F_STRING(Flags, names, "name map of those weights (docs/name-maps.md)")},
+     F_STRING(Flags, names, "name map of those weights (docs/name-maps.md)"),
+     .with = "config"},
     {"option", "KEY=VALUE",
      F_STRINGS(Flags, option,
                "option of the format that is written (`compress formats`); may be given "
@@ -74,14 +75,16 @@ static const Flag flags[] = {
          Flags, temperature, 0, 1000,
          "divides the logits before sampling; 0, as if not given: the likeliest token")},
     {"top-k", "N",
-     F_INT(Flags, top_k, 0, 10000000,
-           "sample from so many of the likeliest tokens only")},
+     F_INT(Flags, top_k, 0, 10000000, "sample from so many of the likeliest tokens only"),
+     .with = "temperature"},
     {"top-p", "X",
      F_REAL(Flags, top_p, 1e-9, 1,
-            "sample from the fewest tokens whose probabilities reach this")},
+            "sample from the fewest tokens whose probabilities reach this"),
+     .with = "temperature"},
     {"min-p", "X",
      F_REAL(Flags, min_p, 0, 1,
-            "sample from the tokens at least this times as likely as the likeliest")},
+            "sample from the tokens at least this times as likely as the likeliest"),
+     .with = "temperature"},
     {"repetition-penalty", "X",
      F_REAL(Flags, repetition_penalty, 1e-9, 1000,
             "tokens that the text has become less likely by it: above 1 to repeat less")},
@@ -140,12 +143,14 @@ static const Flag flags[] = {
      F_CHOICE(Flags, dump_ir, DUMP_NAMES,
               "write the IR text of steps: before, after, change or "
               "failure")},
-    {"dump-dir", "FOLDER", F_STRING(Flags, dump_dir, "folder for --dump-ir")},
+    {"dump-dir", "FOLDER", F_STRING(Flags, dump_dir, "folder for --dump-ir"),
+     .with = "dump-ir"},
     {"values", NULL,
      F_BOOL(
          Flags, values,
          "IR text has each weight's norm, smallest and largest element, number of zeros "
-         "and hash")},
+         "and hash"),
+     .with = "dump-ir"},
     {"dot", NULL,
      F_BOOL(Flags, dot, "print the graph in graphviz's language: layers as clusters")},
     {"svg", "FILE", F_STRING(Flags, svg, "draw that as SVG, by graphviz's `dot`")},
@@ -202,11 +207,13 @@ static const Flag flags[] = {
            "foretell the recipe's training on up to N ranks, which --network joins")},
     {"threads-each", "N",
      F_INT(Flags, threads_each, 1, 4096,
-           "threads of each of those ranks; 1 if not given")},
+           "threads of each of those ranks; 1 if not given"),
+     .with = "ranks"},
     {"network", "SPEED,TIME",
      F_STRING(Flags, network,
               "of those ranks: bits a second of each, and time of a message, as in "
-              "25G,20us")},
+              "25G,20us"),
+     .with = "ranks"},
     {"seconds", "X",
      F_REAL(Flags, seconds, 0.01, 86400, "time to measure, about; 45 if not given")},
     {"candidates", "N",
@@ -252,7 +259,8 @@ static const Flag flags[] = {
               "recipe's lines; auto: as the environment says")},
     {"annotate-file", "FILE",
      F_STRING(Flags, annotate_file,
-              "gitlab: Code Quality report to write; " ANNOTATE_FILE " if not given")},
+              "gitlab: Code Quality report to write; " ANNOTATE_FILE " if not given"),
+     .with = "annotate"},
     {"heartbeat", "SECONDS",
      F_REAL(Flags, heartbeat, 0, 86400,
             "between two lines about a long step where there is no terminal; 30 if not "
@@ -268,7 +276,8 @@ static const Flag flags[] = {
     {"allow", "PATH",
      F_STRINGS(Flags, allow,
                "a file or folder that may be read with --untrusted, too; may be given "
-               "several times")},
+               "several times"),
+     .with = "untrusted"},
     {"quiet", NULL, F_BOOL(Flags, quiet, "no progress and no plan on stderr"), 'q'},
     {"help", NULL, F_BOOL(Flags, help, "print this help"), 'h'},
     {"version", NULL, F_BOOL(Flags, version, "print the version"), 'V'},
@@ -444,6 +453,29 @@ static Status unknown_command(const char *name, Diag *diag) {
     return status;
 }
 
+static bool is_given(const Cli *cli, const Tree *given, const Flag *flag) {
+    const StringList *list =
+        (const StringList *)((const char *)&cli->flags + flag->field.offset);
+    return flag->field.kind == FIELD_STRINGS
+               ? list->count > 0
+               : tree_get(given, arena_printf(cli->arena, "--%s", flag->name)) != NULL;
+}
+
+/* A flag that only says more about another one is not given alone, in commands that take
+ * both: what somebody asks for does not stay undone without a word. */
+static Status check_partners(const Cli *cli, const Tree *given, Diag *diag) {
+    for (const Flag *flag = flags; flag->name; flag++) {
+        if (!flag->with || !is_given(cli, given, flag)) continue;
+        const Flag *other = flag_find(cli, flag->with, strlen(flag->with), false);
+        if (!other || is_given(cli, given, other)) continue;
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE,
+                         arena_printf(cli->arena, "--%s", flag->name),
+                         "expected --%s%s%s with it", other->name,
+                         other->value ? " " : "", other->value ? other->value : "");
+    }
+    return STATUS_OK;
+}
+
 static Status check_args(const Cli *cli, Diag *diag) {
     const Command *command = cli->command;
     int count = cli->arg_count;
@@ -480,5 +512,7 @@ Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag) {
     }
     const char *recipe = cli->flags.recipe;
     if (recipe && strcmp(recipe, "-") == 0) cli->flags.recipe = "/dev/stdin";
-    return check_args(cli, diag);
+    TRY(check_args(cli, diag));
+    return cli->flags.help || cli->flags.version ? STATUS_OK
+                                                 : check_partners(cli, given, diag);
 }

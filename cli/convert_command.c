@@ -47,13 +47,7 @@ static Status bind_output(ModelOutput *output, const Cli *cli, Diag *diag) {
 static Status read_model(Model **out, const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;
     Tree *config;
-    if (!flags->config) {
-        if (flags->names)
-            return diag_fail(
-                diag, STATUS_USAGE, LOC_NONE, "--names",
-                "expected --config, the configuration that the names are of");
-        return model_load_to_save(out, cli->args[0], ops_table(), diag);
-    }
+    if (!flags->config) return model_load_to_save(out, cli->args[0], ops_table(), diag);
     TRY(json_read(&config, cli->arena, flags->config, CONFIG_LIMIT, diag));
     const SeparateFiles files = {
         .config = config, .weights = cli->args[0], .names = flags->names};

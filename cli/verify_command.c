@@ -101,8 +101,18 @@ static Status verify(const Cli *cli, Model *model, const ModelFormat *format,
     return STATUS_OK;
 }
 
+/* Whether a text may be a hash as reports name it. */
+static bool is_hash(const char *text) {
+    const size_t digits = HASH_TEXT_BYTES - 1;
+    return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
+}
+
 Status command_verify(const Cli *cli, Diag *diag) {
     Model *model;
+    const char *hash = cli->flags.hash;
+    if (hash && !is_hash(hash))
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--hash",
+                         "expected 32 digits of 0 to 9 and a to f, found \"%s\"", hash);
     const ModelFormat *format = model_format_of(cli->args[0]);
     TRY(model_load(&model, cli->args[0], ops_table(), true, diag));
     const Status status = verify(cli, model, format, diag);

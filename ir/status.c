@@ -120,10 +120,23 @@ void diag_hint(Diag *diag, const char *fmt, ...) {
     if (diag->anchor) diag->anchor = entry;
 }
 
-void diag_place(Diag *diag, Loc at, const char *key) {
+static Entry *latest_error(const Diag *diag) {
     Entry *latest = NULL;
     for (Entry *entry = diag->first; entry; entry = entry->next)
         if (entry->what.kind == DIAG_ERROR) latest = entry;
+    return latest;
+}
+
+void diag_named(Diag *diag, Loc at) {
+    const Entry *error = latest_error(diag);
+    const char *file = error ? error->what.at.file : NULL;
+    if (!at.file || at.line == 0 || (file && strcmp(file, at.file) == 0)) return;
+    diag_note(diag, "named in %s:%d", at.file, at.line);
+    entry_place(diag, diag->anchor, at, NULL);
+}
+
+void diag_place(Diag *diag, Loc at, const char *key) {
+    Entry *latest = latest_error(diag);
     if (latest && !latest->what.at.file)
         entry_place(diag, latest, at, latest->what.key ? latest->what.key : key);
 }
@@ -153,7 +166,7 @@ static void print_safe(FILE *out, const char *text, size_t most, bool lines) {
 
 static void print_entry(FILE *out, const Entry *entry) {
     const Loc at = entry->what.at;
-    if (at.file) {
+    if (at.file && entry->what.kind != DIAG_NOTE) {
         print_safe(out, at.file, SIZE_MAX, false);
         if (at.line > 0) fprintf(out, ":%d", at.line);
         if (at.line > 0 && at.column > 0) fprintf(out, ":%d", at.column);

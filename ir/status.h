@@ -60,6 +60,10 @@ void diag_note(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2
 /* Adds a hint (what to do about it) to the latest error. */
 void diag_hint(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Adds a note that the latest error's file is named at `at`, a line of a recipe, say;
+ * nothing where that is no line, or one of the error's own file. */
+void diag_named(Diag *diag, Loc at);
+
 /* Gives the latest error a place and a key where it has none: for callers that know where
  * a fault stands that was found by code that does not. */
 void diag_place(Diag *diag, Loc at, const char *key);
@@ -75,7 +79,8 @@ void diag_on_warning(Diag *diag, DiagLine *warning, void *self);
 /* Calls `line` with every warning recorded so far, in order. */
 void diag_warnings(const Diag *diag, DiagLine *line, void *self);
 
-/* What was recorded, as data. Strings are the list's; file and key may be NULL. */
+/* What was recorded, as data. Strings are the list's; file and key may be NULL. A note
+ * with a place (diag_named) has it in its words as well. */
 typedef enum DiagKind { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE, DIAG_HINT } DiagKind;
 
 typedef struct DiagEntry {

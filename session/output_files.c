@@ -36,6 +36,16 @@ static Status check_writable(const char *what, const char *folder, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Whether there can be something at a path: by its folder, and the length of its name. */
+static Status check_place(Arena *arena, const char *what, const char *path, Diag *diag) {
+    const char *folder = path_folder(arena, path), *slash = strrchr(path, '/');
+    TRY(check_writable(what, folder, diag));
+    if (access(path, F_OK) == 0 || errno != ENAMETOOLONG) return STATUS_OK;
+    return diag_fail(diag, STATUS_IO, LOC_FILE(folder), what,
+                     "expected a name that the folder can hold, found one of %zu bytes",
+                     strlen(slash ? slash + 1 : path));
+}
+
 Status output_check(Arena *arena, const char *what, const char *path, Diag *diag) {
     if (!path) return STATUS_OK;
     struct stat info;
@@ -49,7 +59,7 @@ Status output_check(Arena *arena, const char *what, const char *path, Diag *diag
     if (path[strlen(path) - 1] == '/')
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
                          "expected a file name, found the name of a folder");
-    return check_writable(what, path_folder(arena, path), diag);
+    return check_place(arena, what, path, diag);
 }
 
 /* A path without the slashes at its end. */
@@ -74,7 +84,7 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
                          "expected a folder or none, found a file");
     if (output->format->is_ours)
         TRY(outfolder_check(path, output->format->is_ours, diag));
-    return check_writable(what, path_folder(arena, path), diag);
+    return check_place(arena, what, path, diag);
 }
 
 /* ---- what may be replaced ---- */

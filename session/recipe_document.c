@@ -163,8 +163,7 @@ static Status read_extended(Documents *d, const OpenFile *file, const Tree *name
     TRY(check_chain(d, &next, name));
     Tree *document = NULL;
     Status status = read_file(d, &next, &document);
-    if (status == STATUS_IO)
-        diag_note(d->diag, "named in %s:%d", name->loc.file, name->loc.line);
+    if (status == STATUS_IO) diag_named(d->diag, name->loc);
     TRY(status);
     if (document->kind == TREE_MAP) merge(d->arena, base, document);
     if (document->kind == TREE_MAP || document->kind == TREE_NULL) return STATUS_OK;

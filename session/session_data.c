@@ -107,6 +107,7 @@ static Status open_data(Session *session, Diag *diag) {
         Status opened =
             dataset_open(&entry->batches, entry->format, entry->options, entry->at, diag);
         if (opened != STATUS_OK) diag_note(diag, "data set \"%s\"", entry->name);
+        if (opened != STATUS_OK) diag_named(diag, entry->at);
         if (status == STATUS_OK) status = opened;
     }
     return status;
@@ -136,10 +137,8 @@ static Status other_model(Session *session, const char *path, bool shapes, Loc a
     }
     Model *model = NULL;
     Status status = model_load(&model, path, ops_table(), !shapes, diag);
-    if (status != STATUS_OK) {
-        diag_note(diag, "named in %s:%d", at.file ? at.file : "the recipe", at.line);
-        return status;
-    }
+    if (status != STATUS_OK) diag_named(diag, at);
+    TRY(status);
     if (shapes) session_strip(model);
     OtherModel *other = ARENA_NEW(session->arena, OtherModel);
     *other = (OtherModel){path, shapes, model, session->others};

@@ -137,7 +137,7 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
 }
 
 /* Reads or builds the model that the recipe or the options name. */
-static Status load_model(Session *session, bool weights, Diag *diag) {
+static Status read_model(Session *session, bool weights, Diag *diag) {
     const char *path = session->options.model;
     const Tree *model = session->recipe.model;
     if (!path && tree_get(model, "path"))
@@ -149,6 +149,14 @@ static Status load_model(Session *session, bool weights, Diag *diag) {
     TRY(model_load(&session->model, path, ops_table(), weights, diag));
     if (!weights) session_strip(session->model);
     return STATUS_OK;
+}
+
+/* The same; a fault in a file says which line of the recipe names it. */
+static Status load_model(Session *session, bool weights, Diag *diag) {
+    const Status status = read_model(session, weights, diag);
+    if (status != STATUS_OK && !session->options.model)
+        diag_named(diag, session->recipe.model->loc);
+    return status;
 }
 
 /* Whether somebody wants the run to end: asked where a report or events are to tell of

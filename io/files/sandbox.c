@@ -28,6 +28,7 @@ typedef struct Frame {
 typedef struct Shared {
     bool tight;  /* there is less address space left than SandboxLimits.memory */
     bool memory; /* there was too little memory for the work */
+    bool late;   /* the work took all processor time that it may */
     int cause;   /* errno's value of what kept it from working or replying, 0 = nothing */
 } Shared;
 
@@ -115,9 +116,9 @@ _Noreturn static void child_give_up(Shared *shared) {
 static Shared *crash_shared;
 
 static void on_crash(int number) {
-    (void)number;
     /* errno is the thread's own. NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c) */
     crash_shared->memory = errno == ENOMEM;
+    crash_shared->late = number == SIGXCPU;
     _exit(1);
 }
 
@@ -164,6 +165,7 @@ static int64_t clock_ms(void) {
 /* How the parent's reading of the reply ended early. */
 typedef struct ReplyEnd {
     bool closed; /* by the child, before its reply was whole */
+    bool late;   /* nothing came within the time */
     int cause;   /* errno's value of what kept the parent from reading it, 0 = nothing */
 } ReplyEnd;
 
@@ -173,10 +175,11 @@ static bool read_all(int fd, void *data, size_t bytes, int64_t deadline, ReplyEn
     while (bytes > 0) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int64_t left = deadline ? deadline - clock_ms() : -1;
-        if (deadline && left <= 0) return false;
+        how->late = deadline && left <= 0;
+        if (how->late) return false;
         int ready = poll(&wait, 1, (int)left);
-        if (ready < 0 && errno == EINTR) continue;
-        ssize_t n = ready > 0 ? read(fd, at, bytes) : ready;
+        if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+        ssize_t n = ready > 0 ? read(fd, at, bytes) : -1;
         if (n < 0 && errno == EINTR) continue;
         how->closed = ready > 0 && n == 0;
         if (n < 0) how->cause = errno;
@@ -223,16 +226,23 @@ static pid_t child_start(const int pipe_fd[2], Shared *shared, SandboxWork work,
     return child;
 }
 
-/* Ends the child, and says whether it had run out of memory, if it had ended: killed by
- * the system, or by its own choice (ir/arena.h). A child that the parent ends was late,
- * or has sent all of its reply. */
-static bool child_lacked_memory(pid_t child, bool late) {
+/* How a child ended that had not sent all of its reply. */
+typedef struct ChildEnd {
+    bool memory; /* killed by the system, or by its own choice (ir/arena.h) */
+    bool late;   /* by its alarm */
+} ChildEnd;
+
+/* Ends the child, `running` where it may still be: it was late, or has sent all of its
+ * reply. */
+static ChildEnd child_end(pid_t child, bool running) {
     int how = 0;
-    if (late) kill(child, SIGKILL);
+    if (running) kill(child, SIGKILL);
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
-    if (late) return false;
-    return (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL) ||
-           (WIFEXITED(how) && WEXITSTATUS(how) == status_exit_code(STATUS_MEMORY));
+    if (running) return (ChildEnd){0};
+    const int signal = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+    const bool chosen =
+        WIFEXITED(how) && WEXITSTATUS(how) == status_exit_code(STATUS_MEMORY);
+    return (ChildEnd){.memory = signal == SIGKILL || chosen, .late = signal == SIGALRM};
 }
 
 static SandboxEnd sandbox_child(Text *reply, const int pipe_fd[2], Shared *shared,
@@ -246,10 +256,14 @@ static SandboxEnd sandbox_child(Text *reply, const int pipe_fd[2], Shared *share
         ReplyEnd how = {0};
         if (beside) beside(state);
         end = reply_read(reply, pipe_fd[0], limits, &how);
-        const bool lacked = child_lacked_memory(child, !how.closed);
-        if (end == SANDBOX_DIED && lacked) end = SANDBOX_MEMORY;
+        const ChildEnd ended = child_end(child, !how.closed);
+        const bool late = ended.late || how.late || shared->late;
         failure = how.cause ? how.cause : shared->cause;
-        if (end == SANDBOX_DIED && failure != 0) end = SANDBOX_NONE;
+        if (end == SANDBOX_DIED)
+            end = ended.memory   ? SANDBOX_MEMORY
+                  : failure != 0 ? SANDBOX_NONE
+                  : late         ? SANDBOX_LATE
+                                 : SANDBOX_DIED;
         if (end != SANDBOX_DONE && (shared->tight || shared->memory))
             end = SANDBOX_MEMORY;
     }
@@ -286,6 +300,14 @@ Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag) {
                   "out of memory in the process that was to %s the file", doing);
         diag_hint(diag, "`ulimit -v` or the memory of the machine is too small for it");
         return STATUS_MEMORY;
+    }
+    if (end == SANDBOX_LATE) {
+        diag_fail(diag, STATUS_FORMAT, at, NULL,
+                  "the process that was to %s the file had not done so when its time was "
+                  "over",
+                  doing);
+        diag_hint(diag, "the file is damaged, or other work left the process no time");
+        return STATUS_FORMAT;
     }
     if (end != SANDBOX_NONE) return STATUS_OK;
     const bool memory = cause == ENOMEM || cause == EAGAIN;

@@ -23,7 +23,8 @@ typedef struct SandboxLimits {
 typedef enum SandboxEnd {
     SANDBOX_DONE,   /* the work returned true; the reply is what it appended */
     SANDBOX_FAULT,  /* the work returned false; the reply is its message */
-    SANDBOX_DIED,   /* the child crashed or ran into a limit; no reply */
+    SANDBOX_DIED,   /* the child crashed, or its reply is none; no reply, as below */
+    SANDBOX_LATE,   /* it ran into a limit of time */
     SANDBOX_MEMORY, /* the same, or a fault, where the process's own limit leaves less
                        address space than `memory`, where the work says so, where small
                        memory ran out (ir/arena.h), or the system killed the child, as it
@@ -52,8 +53,8 @@ SandboxEnd sandbox_run_beside(Text *reply, SandboxWork work, void (*beside)(void
  * able to open it; sandbox_run does it else. */
 void sandbox_prepare(void);
 
-/* Tells, right behind sandbox_run, of a child that could not work or ran out of memory:
- * STATUS_MEMORY, or STATUS_IO for other causes. `doing` is what it was to do: "read". Of
+/* Tells, right behind sandbox_run, of a child that could not work, ran out of memory or
+ * was late: STATUS_MEMORY, STATUS_FORMAT for the last, or STATUS_IO for other causes. `doing` is what it was to do: "read". Of
  * other ends it says nothing: STATUS_OK. */
 Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag);
 

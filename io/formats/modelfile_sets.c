@@ -160,7 +160,7 @@ static Status check_superblock(SetWalk *w) {
 static Status file_walk(SetWalk *w) {
     size_t file = buf_bytes(w->map);
     SandboxLimits limits = {.cpu_seconds = 1 + (int)(file >> 28),
-                            .wall_seconds = 10,
+                            .wall_seconds = 60,
                             .memory = (size_t)256 << 20,
                             .reply = file + (1 << 20),
                             .closed = true};
@@ -173,6 +173,7 @@ static Status file_walk(SetWalk *w) {
     case SANDBOX_DIED:
         status = DAMAGED(w, "damaged HDF5 file (the reader did not survive it)");
         break;
+    case SANDBOX_LATE:
     case SANDBOX_MEMORY:
     case SANDBOX_NONE: status = sandbox_fail(end, LOC_FILE(w->path), "read", w->diag);
     }

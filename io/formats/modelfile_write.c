@@ -235,6 +235,7 @@ static Status file_write_sets(ModelWriter *w) {
         status = diag_fail(w->diag, STATUS_IO, LOC_FILE(w->path), NULL,
                            "cannot write the file: the writing process ended early");
         break;
+    case SANDBOX_LATE:
     case SANDBOX_MEMORY:
     case SANDBOX_NONE: status = sandbox_fail(end, LOC_FILE(w->path), "write", w->diag);
     }

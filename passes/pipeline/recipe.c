@@ -526,6 +526,33 @@ static void put_definitions(Arena *arena, Tree *schema) {
                  fields_schema(arena, options_of(*pass), (*pass)->defaults));
 }
 
+/* Whether a schema describes one value that is no text: a number, a switch, a choice. */
+static bool is_no_text(const Tree *schema) {
+    const Tree *type = tree_get(schema, "type");
+    if (type && type->kind == TREE_LIST) type = type->first;
+    return tree_get(schema, "enum") ||
+           (tree_is_string(type, "integer") || tree_is_string(type, "number") ||
+            tree_is_string(type, "boolean"));
+}
+
+/* Lets ${NAME} stand for such values of all properties (docs/recipes.md, Sharing). */
+static void admit_variables(Arena *arena, Tree *schema) {
+    Tree *properties = tree_get(schema, "properties");
+    for (Tree *child = schema->first; child; child = child->next)
+        if (child->kind == TREE_MAP || child->kind == TREE_LIST)
+            admit_variables(arena, child);
+    for (Tree *value = properties ? properties->first : NULL, *next; value;
+         value = next) {
+        next = value->next;
+        if (!is_no_text(value)) continue;
+        Tree *either = tree_new(arena, TREE_MAP, LOC_NONE);
+        Tree *list = tree_put_list(arena, either, "anyOf");
+        tree_append(arena, list, NULL, LOC_NONE, tree_copy(arena, value));
+        put_reference(arena, tree_add_map(arena, list), "variable");
+        tree_put(arena, properties, value->key, either);
+    }
+}
+
 void recipe_schema(Text *text) {
     Arena *arena = arena_create();
     Tree *schema = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -557,6 +584,10 @@ void recipe_schema(Text *text) {
     tree_put_string(arena, entry, "type", "object");
     tree_add_string(arena, tree_put_list(arena, entry, "required"), "format");
     put_steps(arena, tree_put_map(arena, properties, "passes"), false);
+    admit_variables(arena, schema);
+    Tree *variable = tree_put_map(arena, tree_get(schema, "$defs"), "variable");
+    tree_put_string(arena, variable, "type", "string");
+    tree_put_string(arena, variable, "pattern", "^\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}$");
     tree_print_json(text, schema, 1);
     text_add(text, "\n");
     arena_destroy(arena);

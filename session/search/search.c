@@ -9,6 +9,7 @@
 #include "session/search/generations.h"
 #include "session/search/trial_recipes.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 enum {
@@ -52,6 +53,13 @@ static Status run_baseline(Search *search, Diag *diag) {
     search->falls = kind && kind->lower;
     if (trial.result.status == TRIAL_DONE && isfinite(trial.result.value))
         return STATUS_OK;
+    if (trial.result.status == TRIAL_DONE && search->options.metric) {
+        diag_fail(diag, STATUS_USAGE, LOC_NONE, "--metric",
+                  "expected a number of the last evaluate step, found \"%s\"",
+                  search->options.metric);
+        diag_hint(diag, "%s has them", trial.report);
+        return STATUS_USAGE;
+    }
     diag_fail(diag, STATUS_MODEL, LOC_FILE(trial.recipe), NULL,
               "the input model could not be evaluated: %s",
               trial.result.message ? trial.result.message : "no metric was told");
@@ -103,7 +111,13 @@ static Status read_state(const Search *search, const char *path, int64_t *candid
         return STATUS_USAGE;
     }
     *candidates = number->integer;
-    return STATUS_OK;
+    const int64_t wanted = search->options.candidates;
+    if (wanted == 0 || wanted == *candidates) return STATUS_OK;
+    diag_fail(diag, STATUS_USAGE, LOC_FILE(path), "--candidates",
+              "expected %" PRId64 ", with which this search began, found %" PRId64,
+              *candidates, wanted);
+    diag_hint(diag, "give another folder for another number, or none to go on");
+    return STATUS_USAGE;
 }
 
 static Status write_state(const Search *search, const char *path, int64_t candidates,

@@ -595,8 +595,8 @@ static void test_sandbox(void **state) {
     assert_string_equal(reply.data, "word");
     text_free(&reply);
     assert_int_equal(sandbox_run(&reply, work_crash, NULL, &limits), SANDBOX_DIED);
-    assert_int_equal(sandbox_run(&reply, work_hang, &spin, &limits), SANDBOX_DIED);
-    assert_int_equal(sandbox_run(&reply, work_sleep, NULL, &limits), SANDBOX_DIED);
+    assert_int_equal(sandbox_run(&reply, work_hang, &spin, &limits), SANDBOX_LATE);
+    assert_int_equal(sandbox_run(&reply, work_sleep, NULL, &limits), SANDBOX_LATE);
     assert_int_equal(sandbox_run(&reply, work_exit, NULL, &limits), SANDBOX_DIED);
     assert_int_equal(sandbox_run(&reply, work_flood, NULL, &limits), SANDBOX_DIED);
     assert_null(reply.data);
@@ -613,6 +613,9 @@ static void test_sandbox(void **state) {
     assert_int_equal(sandbox_fail(SANDBOX_DIED, LOC_FILE("a.h5"), "read", diag),
                      STATUS_OK);
     assert_int_equal(diag_errors(diag), 1);
+    assert_int_equal(sandbox_fail(SANDBOX_LATE, LOC_FILE("a.h5"), "read", diag),
+                     STATUS_FORMAT);
+    assert_int_equal(diag_errors(diag), 2);
     diag_destroy(diag);
     assert_int_equal(sandbox_run(&reply, work_list, NULL, &limits), SANDBOX_DONE);
     assert_string_equal(reply.data, "0 1 2 3 ");

@@ -228,6 +228,12 @@ static void test_schema(void **state) {
     assert_non_null(names);
     assert_true(lists(names, "weight_multiplex"));
     assert_false(lists(names, "evaluate"));
+    /* ${NAME} may stand for numbers and choices; texts hold it anyway. */
+    const Tree *epochs = resolve(arena, tree, "#/$defs/finetune/properties/epochs");
+    assert_true(tree_is_string(tree_get(tree_get(epochs, "anyOf")->last, "$ref"),
+                               "#/$defs/variable"));
+    const Tree *label = resolve(arena, tree, "#/$defs/step/properties/label");
+    assert_null(tree_get(label, "anyOf"));
     text_free(&text);
     recipe_document(&text);
     assert_non_null(strstr(text.data, "allow_unchanged"));
