@@ -4,6 +4,7 @@
  * several panels are read at once, which is what memory needs to be busy; with several,
  * each weight that is read, and widened where it is kept in fewer bits, is used for all
  * of them. */
+#include "exec/linalg/thread_room.h"
 #include "exec/loops/loops.h"
 #include "exec/loops/panel.h"
 #include "exec/loops/target.h"
@@ -37,6 +38,7 @@ enum { FEW_PANELS = 1, FEW_VECTORS = 2 };
 #endif
 _Static_assert((int)PANELS <= (int)ROOM_PANELS, "more panels than there is room");
 enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 24 };
+enum { MANY_VECTORS = 32 }; /* for which weights are widened once */
 enum { TRIO_PANELS = SOLO_PANELS < 3 ? SOLO_PANELS : 3 };
 enum { MIDDLE_PANELS = PANELS < 2 ? PANELS : 2 };
 
@@ -52,6 +54,8 @@ typedef struct Source {
     const char *w;
     int64_t step, gap, K;
     const Matrix *matrix; /* int4 */
+    const float *floats;  /* int4, widened: columns of 16 numbers, a panel of K after the
+                             other; NULL = not */
 } Source;
 
 /* ---- widening ---- */
@@ -187,13 +191,34 @@ ALWAYS_INLINE Vec zero_points(const Matrix *matrix, const char *w, int part) {
     return (Vec){0} + MIDDLE;
 }
 
-/* One group of `count` columns. */
-ALWAYS_INLINE void q4_group(const char *w, int64_t gap, const Vec *zero, const float *x,
-                            int64_t ldx, int64_t count, int panels, int n, Vec *sum) {
+/* One group of `count` columns from the k-th on, which begins at w. */
+ALWAYS_INLINE void q4_group(const Source *in, const char *w, int64_t first,
+                            const float *x, int64_t ldx, int64_t count, int panels, int n,
+                            Vec *sum) {
+    Vec zero[SOLO_PANELS * PARTS];
     int64_t k = 0;
+    (void)first;
+    for (int i = 0; i < panels * PARTS; i++)
+        zero[i] = zero_points(in->matrix, w + i / PARTS * in->gap, i % PARTS);
+    w += matrix_head_bytes(in->matrix);
     for (; k + 1 < count; k += 2, w += PANEL_ROWS)
-        q4_pair(w, gap, zero, x + k, ldx, true, panels, n, sum);
-    for (; k < count; k++) q4_pair(w, gap, zero, x + k, ldx, false, panels, n, sum);
+        q4_pair(w, in->gap, zero, x + k, ldx, true, panels, n, sum);
+    for (; k < count; k++) q4_pair(w, in->gap, zero, x + k, ldx, false, panels, n, sum);
+}
+
+/* The same of widened ones. */
+ALWAYS_INLINE void wide4_group(const Source *in, const char *w, int64_t first,
+                               const float *x, int64_t ldx, int64_t count, int panels,
+                               int n, Vec *sum) {
+    const int64_t column = PANEL_ROWS * sizeof(float);
+    const Source group = {(const char *)(in->floats + first * PANEL_ROWS),
+                          column,
+                          in->K * column,
+                          count,
+                          NULL,
+                          NULL};
+    (void)w;
+    f32_tile(&group, x, ldx, panels, n, sum);
 }
 
 /* Defines a tile of a fixed size. Sums that are one struct, and no loops around the
@@ -244,11 +269,8 @@ ALWAYS_INLINE void q4_group(const char *w, int64_t gap, const Vec *zero, const f
         for (int64_t k = 0; k < in->K; k += matrix->group) {                             \
             const int64_t rest = in->K - k;                                              \
             const int64_t count = rest < matrix->group ? rest : matrix->group;           \
-            Vec zero[(panels)*PARTS];                                                    \
-            for (int i = 0; i < (panels)*PARTS; i++)                                     \
-                zero[i] = zero_points(matrix, w + i / PARTS * in->gap, i % PARTS);       \
             Held held = {0};                                                             \
-            q4_group(w + head, in->gap, zero, x + k, ldx, count, panels, n, held.sum);   \
+            kind##_group(in, w, k, x + k, ldx, count, panels, n, held.sum);              \
             for (int p = 0; p < (panels); p++)                                           \
                 for (int i = 0; i < PARTS; i++) {                                        \
                     const Vec scale = WIDEN_HALF(w + p * in->gap + 2 * i * LANES);       \
@@ -293,6 +315,7 @@ DEFINE_FLOATS(add, DEFINE_ADD)
 DEFINE_FEW(bf16, DEFINE_TILE)
 DEFINE_FEW(q8, DEFINE_TILE)
 DEFINE_FEW(q4, DEFINE_Q4)
+DEFINE_FEW(wide4, DEFINE_Q4)
 /* clang-format on */
 
 /* Numbers of vectors that there are tiles for, and of panels. */
@@ -317,6 +340,8 @@ static const Tiles TILES[] = {
     [STEP_Q8] = {&FEW, SOLO(q8), {WIDTH(q8, narrow), WIDTH(q8, middle)}},
     [STEP_Q4] = {&FEW, SOLO(q4), {WIDTH(q4, narrow), WIDTH(q4, middle)}},
 };
+static const Tiles WIDE4 = {
+    &FEW, SOLO(wide4), {WIDTH(wide4, narrow), WIDTH(wide4, middle)}};
 
 /* The same of floats that write, or with [1] add, to y. */
 typedef void DirectTile(const Source *in, const float *x, int64_t ldx, float *y,
@@ -368,10 +393,9 @@ static void put_panel(const Target *to, int64_t column, int64_t t, const Vec *su
 }
 
 /* `panels` panels from the one at `column` on, times all vectors. */
-static void times_panels(const Source *in, StepWeights kind, int64_t panels,
+static void times_panels(const Source *in, const Tiles *tiles, int64_t panels,
                          int64_t column, const float *x, int64_t ldx, int64_t count,
                          const Target *to) {
-    const Tiles *tiles = &TILES[kind];
     Vec sums[SUMS * PARTS];
     for (int64_t t = 0, n; t < count; t += n) {
         const int size = tile_size(tiles->sizes, count - t);
@@ -381,6 +405,7 @@ static void times_panels(const Source *in, StepWeights kind, int64_t panels,
             int width;
             step = tile_panels(tiles->sizes, panels - p, n, &width);
             part.w += p * in->gap;
+            if (part.floats) part.floats += p * in->K * PANEL_ROWS;
             Tile *tile = n > 1 ? tiles->several[width][size] : tiles->solo[step];
             tile(&part, x + t * ldx, ldx, sums);
             for (int64_t i = 0; i < step * n; i++)
@@ -389,6 +414,52 @@ static void times_panels(const Source *in, StepWeights kind, int64_t panels,
         }
     }
 }
+
+/* ---- many vectors ---- */
+
+/* A panel of bf16 as floats. */
+static void widen_bf16(const Source *in, const char *w, Vec *to) {
+    for (int64_t k = 0; k < in->K; k++, to += PARTS)
+        for (int i = 0; i < PARTS; i++) {
+            const Words pair = ((const Words *)(w + k / 2 * in->step))[i];
+            if (k % 2 == 0)
+                to[i] = (Vec)(pair << 16);
+            else
+                to[i] = (Vec)(pair & 0xffff0000u);
+        }
+}
+
+/* A panel of int4 as floats, without the scales of its groups. */
+static void widen_q4(const Source *in, const char *w, Vec *to) {
+    const int64_t head = matrix_head_bytes(in->matrix);
+    for (int64_t k = 0, count; k < in->K;
+         k += count, w += head + (count + 1) / 2 * PANEL_ROWS) {
+        count = in->K - k < in->matrix->group ? in->K - k : in->matrix->group;
+        for (int64_t j = 0; j < count; j++, to += PARTS)
+            for (int i = 0; i < PARTS; i++) {
+                const Words pair = WIDEN(w + head + j / 2 * PANEL_ROWS + i * LANES);
+                to[i] = NIBBLES(j % 2 ? pair >> 4 : pair) - zero_points(in->matrix, w, i);
+            }
+    }
+}
+
+/* Has panels of fewer bits read as floats, which lie in the thread's room: many vectors
+ * are multiplied faster with these, and come to the same. */
+static const Tiles *widen(Source *in, int64_t panels) {
+    const StepWeights kind = in->matrix->kind;
+    const int64_t panel = in->K * PANEL_ROWS, column = PANEL_ROWS * sizeof(float);
+    if (kind != STEP_BF16 && kind != STEP_Q4) return &TILES[kind];
+    float *room = thread_room((size_t)(panels * in->K * column));
+    for (int64_t p = 0; p < panels; p++)
+        (kind == STEP_Q4 ? widen_q4 : widen_bf16)(in, in->w + p * in->gap,
+                                                  (Vec *)(room + p * panel));
+    in->floats = room;
+    if (kind == STEP_Q4) return &WIDE4;
+    *in = (Source){(const char *)room, column, in->K * column, in->K, NULL, NULL};
+    return &TILES[STEP_F32];
+}
+
+/* ---- products with a matrix ---- */
 
 void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
                            const float *bias, const float *x, int64_t ldx, float *y,
@@ -403,10 +474,16 @@ void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
         first, last, matrix->kind == STEP_Q8 ? matrix_scales(matrix) : NULL,
         bias,  y,    ldy};
     for (int64_t p = first / PANEL_ROWS, n; p < end; p += n) {
-        const Source part = {(const char *)matrix->data + p * gap,
-                             matrix_step_bytes(matrix), gap, matrix->columns, matrix};
+        Source part = {(const char *)matrix->data + p * gap,
+                       matrix_step_bytes(matrix),
+                       gap,
+                       matrix->columns,
+                       matrix,
+                       NULL};
         n = end - p < SOLO_PANELS ? end - p : SOLO_PANELS;
-        times_panels(&part, matrix->kind, n, p * PANEL_ROWS, x, ldx, count, &to);
+        const Tiles *tiles =
+            count >= MANY_VECTORS ? widen(&part, n) : &TILES[matrix->kind];
+        times_panels(&part, tiles, n, p * PANEL_ROWS, x, ldx, count, &to);
     }
 }
 
@@ -416,7 +493,7 @@ void REAL_FN(weights_times)(const Matrix *matrix, const float *w, bool transpose
                             const float *bias, const float *x, int64_t ldx, float *y,
                             int64_t ldy, int64_t count, float *room) {
     const int64_t M = matrix->rows, K = matrix->columns, gap = matrix_panel_bytes(matrix);
-    const Source in = {(const char *)room, matrix_step_bytes(matrix), gap, K, NULL};
+    const Source in = {(const char *)room, matrix_step_bytes(matrix), gap, K, NULL, NULL};
     const Target to = {0, M, NULL, bias, y, ldy};
     enum { COLUMNS = PANELS * PANEL_ROWS };
     for (int64_t row = 0; row < M; row += COLUMNS) {
@@ -426,7 +503,7 @@ void REAL_FN(weights_times)(const Matrix *matrix, const float *w, bool transpose
             panels_of_columns(w + row, M, K, rows, room);
         else
             panels_of_rows(w + row * K, K, K, rows, room);
-        times_panels(&in, STEP_F32, panels, row, x, ldx, count, &to);
+        times_panels(&in, &TILES[STEP_F32], panels, row, x, ldx, count, &to);
     }
 }
 
@@ -438,7 +515,10 @@ void REAL_FN(panels_times)(const Panels *panels, const float *x, int64_t ldx, fl
         n = FLOATS.vectors[size];
         for (int64_t p = 0, step; p < panels->panels; p += step) {
             const Source in = {(const char *)(panels->w + p * panels->gap),
-                               panels->step * size_of, panels->gap * size_of, panels->K,
+                               panels->step * size_of,
+                               panels->gap * size_of,
+                               panels->K,
+                               NULL,
                                NULL};
             int width;
             step = tile_panels(&FLOATS, panels->panels - p, n, &width);

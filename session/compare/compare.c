@@ -37,6 +37,27 @@ static void compare_maps(DifferenceList *out, Arena *arena, const char *prefix,
     }
 }
 
+/* Keys that tell of the program that wrote a file, and of the type of its weights, which
+ * are compared themselves. */
+static bool is_writers(const char *key) {
+    static const char *const KEYS[] = {"torch_dtype", "dtype", "transformers_version"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
+        found |= strcmp(key, KEYS[i]) == 0;
+    return found;
+}
+
+/* The configuration with what every writer tells of labels, without what is a writer's. */
+static const Tree *config_to_compare(Arena *arena, const Model *model) {
+    const Tree *now = model_config_now(arena, model);
+    Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);
+    for (const Tree *own = now->first; own; own = own->next)
+        if (!is_writers(own->key))
+            tree_append(arena, config, own->key, own->loc, tree_copy(arena, own));
+    config_put_task(arena, config, model->graph);
+    return config;
+}
+
 /* ---- all parts ---- */
 
 static bool has_weights(const Model *model) {
@@ -66,8 +87,8 @@ Status compare_models(Comparison *out, Arena *arena, Model *const models[2],
                             options->threads, options->watch, diag));
     out->has_config = a->config->count > 0 && b->config->count > 0;
     if (out->has_config)
-        compare_maps(&out->config, arena, "", model_config_now(arena, a),
-                     model_config_now(arena, b));
+        compare_maps(&out->config, arena, "", config_to_compare(arena, a),
+                     config_to_compare(arena, b));
     const NodeComparison *nodes = &out->nodes;
     const int *counts = out->storages.counts;
     out->structure_differs =
