@@ -3,8 +3,8 @@
 #define XXH_STATIC_LINKING_ONLY /* what is in a state, to have one without allocating */
 #include "ir/arena.h"
 #include "ir/mapped.h"
+#include "ir/thread.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +178,7 @@ Status tensor_give_pieces(const Tensor *tensor, PieceTaker *take, void *self,
     pthread_t thread;
     Found found = {.tensor = tensor};
     const bool beside = tensor_bytes(tensor) > PIECE_BYTES &&
-                        pthread_create(&thread, NULL, find_whole, &found) == 0;
+                        thread_start(&thread, find_whole, &found) == 0;
     if (!beside) find_whole(&found);
     const Status status = give_pieces(tensor, take, self, diag);
     if (beside) pthread_join(thread, NULL);
@@ -210,7 +210,7 @@ void tensors_read_mapped(const Tensor *const *tensors, int count) {
     }
     pthread_t thread;
     const bool both =
-        bytes > PIECE_BYTES && pthread_create(&thread, NULL, read_items, &reading) == 0;
+        bytes > PIECE_BYTES && thread_start(&thread, read_items, &reading) == 0;
     if (bytes > PIECE_BYTES) read_items(&reading);
     if (both) pthread_join(thread, NULL);
     for (int i = 0; i < reading.count && bytes > PIECE_BYTES; i++) {

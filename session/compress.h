@@ -21,9 +21,10 @@
  *
  * For the time of a call the calling thread has the locale "C" and OpenBLAS one thread;
  * then both are what they were. A child of a process that has used the library may use it
- * as well, on one thread, if no call was under way at the fork. On processors with AMX
- * the first product of bfloat16 or of bytes asks the system for its registers, for the
- * whole process: sigaltstack then wants 12 KiB. dlclose leaves the library where it is.
+ * as well, on threads of its own, if no call was under way at the fork. On processors
+ * with AMX the first product of bfloat16 or of bytes asks the system for its registers,
+ * for the whole process: sigaltstack then wants 12 KiB. dlclose leaves the library where
+ * it is.
  *
  * Paths are relative to the working directory. Texts are UTF-8 and end with NUL. What a
  * function gives as `T **out` is the caller's, to be freed as said there; after a failure
@@ -197,13 +198,13 @@ COMPRESS_API CompressStatus compress_run(CompressContext *context,
 /* Frees the array and its tensors. NULL is allowed. */
 COMPRESS_API void compress_free_tensors(CompressTensor *tensors);
 
-/* Goes on with a text by a language model. `options` is a map in YAML, NULL = none:
- * max_tokens (128), temperature (0 = the likeliest token), top_k, top_p, min_p,
- * repetition_penalty, seed, and tokenizer, a path, for a model that has none in it.
- * `text` gets what was made, without the prompt, and ends where the vocabulary's end was
- * drawn; to be freed with compress_free_text. The same text as of `compress generate`.
- * Fails with COMPRESS_USAGE, with COMPRESS_MODEL for a model that generates nothing token
- * by token, COMPRESS_FORMAT for a prompt that is not UTF-8. */
+/* Goes on with a text by a language model; NULL = from its beginning. `options` is a map
+ * in YAML, NULL = none: max_tokens (128), temperature (0 = the likeliest token), top_k,
+ * top_p, min_p, repetition_penalty, seed, and tokenizer, a path, for a model that has
+ * none in it. `text` gets what was made, without the prompt, and ends where the
+ * vocabulary's end was drawn; to be freed with compress_free_text. The same text as of
+ * `compress generate`. Fails with COMPRESS_USAGE, with COMPRESS_MODEL for a model that
+ * generates nothing token by token, COMPRESS_FORMAT for a prompt that is not UTF-8. */
 COMPRESS_API CompressStatus compress_generate(CompressContext *context,
                                               const CompressModel *model,
                                               const char *prompt, const char *options,

@@ -83,6 +83,12 @@ bool library_begin(LibraryCall *call, CompressContext *context) {
     return true;
 }
 
+Status library_need(const LibraryCall *call, const void *argument, const char *name) {
+    if (argument) return STATUS_OK;
+    return diag_fail(call->diag, STATUS_USAGE, LOC_NONE, name,
+                     "expected one, found NULL");
+}
+
 CompressStatus library_end(LibraryCall *call, Status status) {
     CompressContext *context = call->context;
     size_t length = 0;
@@ -155,15 +161,20 @@ CompressStatus compress_load(CompressContext *context, const char *path,
     Model *model = NULL;
     *out = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    const Status status = model_load(&model, path, ops_table(), true, call.diag);
+    Status status = library_need(&call, path, "path");
+    if (status == STATUS_OK)
+        status = model_load(&model, path, ops_table(), true, call.diag);
     if (status == STATUS_OK) *out = library_model(model);
     return library_end(&call, status);
 }
 
-static Status save_model(const LibraryCall *call, const Model *model, const char *path,
-                         const char *options) {
+static Status save_model(const LibraryCall *call, const CompressModel *own,
+                         const char *path, const char *options) {
     Tree *map;
     ModelOutput output = {0};
+    TRY(library_need(call, own, "model"));
+    TRY(library_need(call, path, "path"));
+    const Model *model = own->model;
     TRY(library_options(&map, call, "options", options));
     if (tree_get(map, "path"))
         return diag_fail(call->diag, STATUS_USAGE, map->loc, "path",
@@ -182,7 +193,7 @@ CompressStatus compress_save(CompressContext *context, const CompressModel *mode
                              const char *path, const char *options) {
     LibraryCall call;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    return library_end(&call, save_model(&call, model->model, path, options));
+    return library_end(&call, save_model(&call, model, path, options));
 }
 
 CompressModel *compress_copy(const CompressModel *model) {
@@ -206,7 +217,9 @@ CompressStatus compress_inspect(CompressContext *context, const CompressModel *m
     Inspection it;
     *json = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    const Status status = inspection_make(&it, call.arena, NULL, model->model, call.diag);
+    Status status = library_need(&call, model, "model");
+    if (status == STATUS_OK)
+        status = inspection_make(&it, call.arena, NULL, model->model, call.diag);
     if (status == STATUS_OK) *json = library_json(inspection_tree(&it));
     return library_end(&call, status);
 }

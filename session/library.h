@@ -36,6 +36,9 @@ typedef struct LibraryCall {
  * `call`, which stays where it is. False: the calling thread is in a call already. */
 bool library_begin(LibraryCall *call, CompressContext *context);
 
+/* Fails with STATUS_USAGE where an argument of that name is NULL. */
+Status library_need(const LibraryCall *call, const void *argument, const char *name);
+
 /* Keeps the messages and frees the rest. Returns the status as a number of the library.
  */
 CompressStatus library_end(LibraryCall *call, Status status);

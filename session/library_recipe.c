@@ -65,7 +65,10 @@ CompressStatus compress_apply(CompressContext *context, CompressModel *model,
     LibraryCall call;
     if (report) *report = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    return library_end(&call, apply(&call, model->model, passes, report));
+    Status status = library_need(&call, model, "model");
+    if (status == STATUS_OK) status = library_need(&call, passes, "passes");
+    if (status == STATUS_OK) status = apply(&call, model->model, passes, report);
+    return library_end(&call, status);
 }
 
 /* Runs a recipe; its model is taken out of the session. */
@@ -90,6 +93,8 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
     if (out) *out = NULL;
     if (report) *report = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    const Status given = library_need(&call, path, "path");
+    if (given != STATUS_OK) return library_end(&call, given);
     SessionOptions options = {
         .recipe = path, .threads = context->threads, .watch = &call.watch};
     options.sets.items = ARENA_ARRAY(call.arena, const char *, count + 1);
@@ -107,5 +112,7 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
 CompressStatus compress_add_plugin(CompressContext *context, const char *path) {
     LibraryCall call;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    return library_end(&call, plugin_load(path, call.diag));
+    Status status = library_need(&call, path, "path");
+    if (status == STATUS_OK) status = plugin_load(path, call.diag);
+    return library_end(&call, status);
 }

@@ -113,6 +113,8 @@ CompressStatus compress_run(CompressContext *context, const CompressModel *model
     *outputs = NULL;
     *output_count = 0;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    status = library_need(&call, model, "model");
+    if (status != STATUS_OK) return library_end(&call, status);
     if (count > INT_MAX)
         status = diag_fail(call.diag, STATUS_USAGE, LOC_NONE, "count", "too many inputs");
     Checkpoint *given = checkpoint_create("inputs", status == STATUS_OK ? (int)count : 0);
@@ -228,8 +230,10 @@ CompressStatus compress_generate(CompressContext *context, const CompressModel *
     Writing w = {.call = &call};
     *text = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    Status status = library_need(&call, model, "model");
+    if (status != STATUS_OK) return library_end(&call, status);
     Model *copy = model_copy(model->model);
-    Status status = write_text(&w, copy, prompt, options);
+    status = write_text(&w, copy, prompt ? prompt : "", options);
     if (status == STATUS_OK) *text = strdup(w.text.made.data ? w.text.made.data : "");
     if (status == STATUS_OK && !*text)
         status = diag_fail(call.diag, STATUS_MEMORY, LOC_NONE, NULL,

@@ -52,6 +52,9 @@ Status output_check(Arena *arena, const char *what, const char *path, Diag *diag
     if (!*path)
         return diag_fail(diag, STATUS_IO, LOC_NONE, what,
                          "expected a file name, found an empty one");
+    if (strcmp(path, "-") == 0)
+        return diag_fail(diag, STATUS_IO, LOC_NONE, what,
+                         "expected a file, which standard output is not; ./- is one");
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
                          "expected a regular file or none, found a %s",
@@ -77,6 +80,9 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
                          Diag *diag) {
     const char *path = output->path, *ending = output->format->ending;
     struct stat info;
+    const char *beside = output->format->beside;
+    if (beside)
+        TRY(check_place(arena, what, arena_printf(arena, "%s%s", path, beside), diag));
     if (ending[strlen(ending) - 1] != '/') return output_check(arena, what, path, diag);
     path = without_slashes(arena, path);
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))

@@ -207,8 +207,8 @@ Status session_connect(Session *session, Diag *diag);
 Status session_check_data(Session *session, DataEntry *entry, const Model *model, Loc at,
                           Diag *diag);
 
-/* Threads to use: `wanted`, or as many as the process may keep busy (threads_available).
- */
+/* Threads to use: `wanted`, or as many as the process may keep busy (threads_available);
+ * at most blas_threads_most. */
 int threads_choose(int64_t wanted);
 
 #endif

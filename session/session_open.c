@@ -3,6 +3,7 @@
  * session_data.c, session_run.c. */
 #include "session/session.h"
 
+#include "exec/linalg/blas.h"
 #include "exec/run/parallel.h"
 #include "io/files/file.h"
 #include "io/files/yaml.h"
@@ -12,7 +13,9 @@
 #include <string.h>
 
 int threads_choose(int64_t wanted) {
-    return wanted > 0 ? (int)wanted : threads_available();
+    const int64_t threads = wanted > 0 ? wanted : threads_available();
+    const int most = blas_threads_most();
+    return threads < most ? (int)threads : most;
 }
 
 /* ---- opening: the document and its data entries ---- */

@@ -66,7 +66,7 @@ Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model
     if (path) return tokenizer_read(out, path, diag);
     if (tokenizer_of_model(model)) return tokenizer_read_model(out, model, name, diag);
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, "tokenizer",
-                     "expected a path: %s has no tokenizer", name);
+                     "expected a path, as of --tokenizer: %s has no tokenizer", name);
 }
 
 /* Tokens that the model has positions for; 0 = any number. */

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { USUAL_THREADS_MOST = 128 };
+
 static void hold_library(void) {
     openblas_set_num_threads(1);
 }
@@ -49,6 +51,13 @@ void blas_suit(const char *core) {
 
 const char *blas_core(void) {
     return openblas_get_corename();
+}
+
+int blas_threads_most(void) {
+    static const char KEY[] = "MAX_THREADS=";
+    const char *key = strstr(openblas_get_config(), KEY);
+    const int most = key ? atoi(key + sizeof KEY - 1) : 0;
+    return most > 0 ? most : USUAL_THREADS_MOST;
 }
 
 const char *blas_library(void) {

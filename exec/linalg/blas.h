@@ -23,6 +23,10 @@ void blas_release(int threads);
  * names kernels, or where the library has one set. Before anything is computed. */
 void blas_suit(const char *core);
 
+/* Threads that the library has room for, by how it was built: 128 in Debian. With more it
+ * warns, and with some hundreds more writes past its tables. */
+int blas_threads_most(void);
+
 /* Name of the processor whose kernels the library has chosen: "Haswell". */
 const char *blas_core(void);
 

@@ -32,18 +32,19 @@ static void watch_forks(void) {
     pthread_atfork(NULL, NULL, forked);
 }
 
+static int most_given = INT_MAX; /* threads by the system; loops ask for no more */
+
 /* With the lock: sees to `threads` threads; returns how many there are. */
 static int have_threads(int threads) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static int most = INT_MAX; /* that the system gave */
-    if (threads > most) threads = most;
+    if (threads > most_given) threads = most_given;
     if (threads <= 1 || (team && team_threads(team) >= threads)) return threads;
     pthread_once(&once, watch_forks);
     Diag *diag = diag_create();
     team_destroy(team);
     team = NULL;
     if (team_create(&team, threads, diag) != STATUS_OK)
-        most = threads = team ? team_threads(team) : 1;
+        most_given = threads = team ? team_threads(team) : 1;
     diag_destroy(diag);
     return threads;
 }
@@ -77,6 +78,7 @@ void parallel_for(int64_t count, int threads,
 
 int parallel_reserve(int threads) {
     pthread_mutex_lock(&lock);
+    most_given = INT_MAX;
     const int given = have_threads(threads);
     pthread_mutex_unlock(&lock);
     return given;

@@ -3,10 +3,10 @@
 
 #include "exec/run/parallel.h"
 #include "ir/arena.h"
+#include "ir/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +35,6 @@ struct Team {
     pthread_mutex_t lock;
     pthread_cond_t wake;
 };
-
-/* Signals that a thread raises by what it does: it takes these alone. */
-static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
 
 typedef struct Worker {
     Team *team;
@@ -134,7 +131,7 @@ void team_run(Team *team, void (*body)(void *self, int me), void *self) {
 static Status start_worker(Team *team, int me, Diag *diag) {
     Worker *worker = memory_alloc(1, sizeof *worker);
     *worker = (Worker){team, me};
-    const int error = pthread_create(&team->workers[me - 1], NULL, work, worker);
+    const int error = thread_start(&team->workers[me - 1], work, worker);
     if (error == 0) {
         team->threads++;
         return STATUS_OK;
@@ -155,15 +152,8 @@ Status team_create(Team **out, int threads, Diag *diag) {
     pthread_cond_init(&team->wake, NULL);
     *out = team;
     Status status = STATUS_OK;
-    sigset_t all, before;
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof FAULTS / sizeof *FAULTS; i++)
-        sigdelset(&all, FAULTS[i]);
-    /* of the host, which the threads inherit */
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     for (int i = 1; i < threads && status == STATUS_OK; i++)
         status = start_worker(team, i, diag);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }
 

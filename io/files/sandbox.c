@@ -175,9 +175,10 @@ static bool read_all(int fd, void *data, size_t bytes, int64_t deadline, ReplyEn
     while (bytes > 0) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int64_t left = deadline ? deadline - clock_ms() : -1;
-        how->late = deadline && left <= 0;
+        const bool over = deadline && left <= 0; /* what is there already counts */
+        int ready = poll(&wait, 1, over ? 0 : (int)left);
+        how->late = over && ready == 0;
         if (how->late) return false;
-        int ready = poll(&wait, 1, (int)left);
         if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
         ssize_t n = ready > 0 ? read(fd, at, bytes) : -1;
         if (n < 0 && errno == EINTR) continue;

@@ -54,8 +54,8 @@ SandboxEnd sandbox_run_beside(Text *reply, SandboxWork work, void (*beside)(void
 void sandbox_prepare(void);
 
 /* Tells, right behind sandbox_run, of a child that could not work, ran out of memory or
- * was late: STATUS_MEMORY, STATUS_FORMAT for the last, or STATUS_IO for other causes. `doing` is what it was to do: "read". Of
- * other ends it says nothing: STATUS_OK. */
+ * was late: STATUS_MEMORY, STATUS_FORMAT for the last, or STATUS_IO for other causes.
+ * `doing` is what it was to do: "read". Of other ends it says nothing: STATUS_OK. */
 Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "ir/storage.h"
 #include "passes/fault.h"
+#include "passes/linears.h"
 
 typedef struct CastOptions {
     int dtype;
@@ -25,6 +26,20 @@ static bool widens_all(const Graph *graph, DType dtype) {
     return true;
 }
 
+/* Linear layers that rounded what they read, for weights of whole numbers, do so no more.
+ * Returns how many in `*count`. */
+static Status stop_rounding(Graph *graph, int64_t *count, Diag *diag) {
+    *count = 0;
+    for (Node *node = graph->first; node; node = node->next) {
+        if (!node_is(node, &op_linear) ||
+            ((const LinearAttrs *)node->attrs)->act == LINEAR_ACT_FLOAT)
+            continue;
+        TRY(node_set(graph, node, diag, "act=float"));
+        ++*count;
+    }
+    return STATUS_OK;
+}
+
 static Status cast_run(PassContext *ctx, Model *model, const void *opaque, Diag *diag) {
     static const DType TYPES[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
     const CastOptions *options = opaque;
@@ -32,6 +47,9 @@ static Status cast_run(PassContext *ctx, Model *model, const void *opaque, Diag 
     CastReport report;
     ctx->exact = widens_all(model->graph, dtype);
     TRY(model_cast(model, dtype, &report, diag));
+    int64_t unrounded;
+    TRY(stop_rounding(model->graph, &unrounded, diag));
+    ctx->exact &= unrounded == 0;
     tree_put_int(ctx->arena, ctx->record, "storages", report.storages);
     tree_put_int(ctx->arena, ctx->record, "parameters", report.elements);
     if (ctx->plan) return STATUS_OK;

@@ -44,10 +44,15 @@ static Node *exit_input(const Graph *graph, int layer) {
     return found;
 }
 
+/* A bridge, or the first product of one that is factored. */
+static bool is_bridge(const Node *value) {
+    return (value->role == ROLE_BRIDGE || value->role == ROLE_FACTOR) && value->layer < 0;
+}
+
 /* Whether an exit's value is its layer's output, or a bridge behind that: what stands for
  * the blocks that ended the layer (passes/removal/bridge.h). */
 static bool is_output(const Graph *graph, const Node *value, int layer) {
-    while (value && value->role == ROLE_BRIDGE && value->layer < 0) value = value->in[0];
+    while (value && is_bridge(value)) value = value->in[0];
     return value && value == graph_layer_output(graph, graph_main_stack(graph), layer);
 }
 

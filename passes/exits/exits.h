@@ -1,10 +1,11 @@
 /* Exits: the classifiers of a model from which inference may leave early.
  *
  * Early exits stand in stack "exits", layer l reading the output of layer l of the main
- * stack (graph_main_stack; both from 0), or the bridge behind it that stands for blocks
- * which were removed from its end, with role head on the classifier; their results
- * are the outputs "exit.1", "exit.2", ... numbered by layer from 1, as the papers number
- * them. The last exit is the model's output "logits". All give [N, classes]. */
+ * stack (graph_main_stack; both from 0), or the bridge behind it, factored or not,
+ * that stands for blocks which were removed from its end, with role head on the
+ * classifier; their results are the outputs "exit.1", "exit.2", ... numbered by layer
+ * from 1, as the papers number them. The last exit is the model's output "logits". All
+ * give [N, classes]. */
 #ifndef COMPRESS_PASSES_EXITS_EXITS_H
 #define COMPRESS_PASSES_EXITS_EXITS_H
 

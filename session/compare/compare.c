@@ -47,7 +47,8 @@ static bool is_writers(const char *key) {
     return found;
 }
 
-/* The configuration with what every writer tells of labels, without what is a writer's. */
+/* The configuration with what every writer tells of labels, without what is a writer's.
+ */
 static const Tree *config_to_compare(Arena *arena, const Model *model) {
     const Tree *now = model_config_now(arena, model);
     Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);

@@ -55,7 +55,7 @@ static Status run_baseline(Search *search, Diag *diag) {
         return STATUS_OK;
     if (trial.result.status == TRIAL_DONE && search->options.metric) {
         diag_fail(diag, STATUS_USAGE, LOC_NONE, "--metric",
-                  "expected a number of the last evaluate step, found \"%s\"",
+                  "expected a finite number of the last evaluate step, found \"%s\"",
                   search->options.metric);
         diag_hint(diag, "%s has them", trial.report);
         return STATUS_USAGE;
