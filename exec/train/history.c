@@ -175,6 +175,7 @@ void history_save(const History *h, TrainState *state) {
                          (int64_t[]){h->count, h->columns}, h->curve);
     tree_put_int(state->arena, state->numbers, "rows", h->count);
     tree_put_real(state->arena, state->numbers, "largest_norm", h->largest_norm);
+    tree_put_real(state->arena, state->numbers, "rate", h->rate);
 }
 
 /* Whether the rows end after whole steps in order, up to `steps`. */
@@ -192,9 +193,10 @@ static bool rows_rise(const Tensor *curve, int64_t steps) {
 Status history_load(History *h, TrainState *state, int64_t steps, Diag *diag) {
     const Tensor *sums = NULL, *curve = NULL;
     int64_t rows;
-    double largest;
+    double largest, rate;
     TRY(train_state_int(&rows, state, "rows", 0, steps, diag));
     TRY(train_state_real(&largest, state, "largest_norm", diag));
+    TRY(train_state_real(&rate, state, "rate", diag));
     TRY(train_state_find(&sums, state, "history/", "sums", DTYPE_F64, 2,
                          (int64_t[]){SUM_COUNT, h->width}, diag));
     if (rows > 0)
@@ -206,6 +208,7 @@ Status history_load(History *h, TrainState *state, int64_t steps, Diag *diag) {
                          "whose steps rise up to %lld",
                          (long long)steps);
     h->largest_norm = largest;
+    h->rate = rate;
     memcpy(h->sums, tensor_data(sums), tensor_bytes(sums));
     reserve_rows(h, rows);
     h->count = rows;

@@ -405,12 +405,7 @@ static Status read_breaking(void *self, double *value, Diag *diag) {
     return read_meter(&breaking->graph, value, diag);
 }
 
-/* A run that is interrupted while it measures goes on with that measurement. */
-static void test_measuring_interrupted(void **state) {
-    (void)state;
-    Setup setups[SETUPS];
-    all_setups(setups);
-    const Setup *setup = &setups[ENDS_EARLY - 2];
+static void interrupt_measuring(const Setup *setup) {
     Fixture f;
     Memory memory = {0};
     TrainReport report;
@@ -435,6 +430,18 @@ static void test_measuring_interrupted(void **state) {
     arena_destroy(whole.arena);
     arena_destroy(rest.arena);
     memory_close(&memory);
+}
+
+/* A run that is interrupted while it measures goes on with that measurement, which ends a
+ * row of the curve where no other row ends. */
+static void test_measuring_interrupted(void **state) {
+    (void)state;
+    Setup setups[SETUPS];
+    all_setups(setups);
+    Setup *setup = &setups[ENDS_EARLY - 2];
+    interrupt_measuring(setup);
+    setup->options.log_every = 5;
+    interrupt_measuring(setup);
 }
 
 /* The end is kept where the step goes on with another training, whatever is due. */
