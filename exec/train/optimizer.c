@@ -93,6 +93,21 @@ static bool has_gradient(const Plan *plan, const Storage *storage) {
     return false;
 }
 
+static Status fail_nothing(Diag *diag) {
+    diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+              "nothing to train: the loss depends on no weights that are not frozen");
+    diag_hint(diag, "check the options freeze and only");
+    return STATUS_MODEL;
+}
+
+Status optimizer_check_plan(const Graph *graph, const Plan *plan, Diag *diag) {
+    for (int i = 0; i < graph->storage_count; i++) {
+        const Storage *storage = graph->storages[i];
+        if (!storage->frozen && has_gradient(plan, storage)) return STATUS_OK;
+    }
+    return fail_nothing(diag);
+}
+
 static Status add_segments(Optimizer *optimizer, const Graph *graph, const Plan *plan,
                            const Params *params, Diag *diag) {
     size_t count = 2 * (size_t)graph->storage_count + 1;
@@ -104,12 +119,7 @@ static Status add_segments(Optimizer *optimizer, const Graph *graph, const Plan 
             add_segment(optimizer, params, storage, part);
     }
     add_deviations(optimizer);
-    if (optimizer->segment_count > 0) return STATUS_OK;
-    Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
-                              "nothing to train: the loss depends on no weights that "
-                              "are not frozen");
-    diag_hint(diag, "check the options freeze and only");
-    return status;
+    return optimizer->segment_count > 0 ? STATUS_OK : fail_nothing(diag);
 }
 
 static int moment_count(const TrainOptions *options) {

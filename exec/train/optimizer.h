@@ -25,6 +25,10 @@ Status optimizer_create(Optimizer **out, Graph *graph, const Plan *plan, Params 
                         const TrainOptions *options, int64_t samples, Diag *diag);
 void optimizer_destroy(Optimizer *optimizer);
 
+/* Fails with STATUS_MODEL, as optimizer_create does, where a plan computes no gradient of
+ * a weight that is not frozen. */
+Status optimizer_check_plan(const Graph *graph, const Plan *plan, Diag *diag);
+
 /* Bytes of state for the graph, in this rank: moments, averaged and best weights, priors.
  */
 size_t optimizer_bytes(const Graph *graph, const TrainOptions *options);

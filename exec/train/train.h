@@ -83,6 +83,10 @@ typedef struct TrainNeeds {
     TrainWork step;
 } TrainNeeds;
 
+/* Fails with STATUS_RECIPE where a mini-batch, or a part of one, would cut a group of
+ * samples that belong together (batches_group). */
+Status train_check_groups(const Batches *data, const TrainOptions *options, Diag *diag);
+
 /* Fails with STATUS_MODEL where the objective needs a prior and there is none. */
 Status train_plan(Graph *graph, Node *loss, const TrainOptions *options, int threads,
                   TrainNeeds *needs, Diag *diag);

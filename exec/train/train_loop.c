@@ -411,8 +411,7 @@ static Trainer trainer_of(Graph *graph, Node *loss, const TrainOptions *options,
                              .recompute = options->recompute == RECOMPUTE_LAYERS}};
 }
 
-/* A mini-batch and its parts hold whole groups. */
-static Status check_groups(const Batches *data, const TrainOptions *options, Diag *diag) {
+Status train_check_groups(const Batches *data, const TrainOptions *options, Diag *diag) {
     const int64_t group = batches_group(data);
     const bool micro = options->batch_size % group == 0;
     if (micro && options->micro_batch % group == 0) return STATUS_OK;
@@ -430,7 +429,7 @@ Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
     if (data->count < 1)
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, data->name,
                          "expected samples to train on, found none");
-    TRY(check_groups(data, options, diag));
+    TRY(train_check_groups(data, options, diag));
     Trainer trainer = trainer_of(graph, loss, options, data->count, threads);
     trainer.job.parts = parts;
     trainer.job.part_count = part_count;
@@ -469,6 +468,8 @@ Status train_plan(Graph *graph, Node *loss, const TrainOptions *options, int thr
     train_freeze(graph, options, was);
     Status status = prior_check(graph, options, diag);
     if (status == STATUS_OK) status = shards_create(&trainer.shards, &trainer.job, diag);
+    if (status == STATUS_OK && options->objective == OBJECTIVE_LIKELIHOOD)
+        status = optimizer_check_plan(graph, shards_plan(trainer.shards), diag);
     if (status == STATUS_OK)
         *needs = (TrainNeeds){
             .bytes = optimizer_bytes(graph, options) +

@@ -5,13 +5,17 @@
 #include "passes/fault.h"
 #include "passes/linears.h"
 
+typedef enum Activations { ACTIVATIONS_KEEP, ACTIVATIONS_FLOAT } Activations;
+
 typedef struct CastOptions {
-    int dtype;
+    int dtype, activations;
 } CastOptions;
 
 static const Field fields[] = {
     F_CHOICE(CastOptions, dtype, "f16|bf16|f32", "element type of all weights",
              .required = true),
+    F_CHOICE(CastOptions, activations, "keep|float",
+             "float: linear layers that round what they read do so no more"),
     F_END,
 };
 
@@ -26,8 +30,7 @@ static bool widens_all(const Graph *graph, DType dtype) {
     return true;
 }
 
-/* Linear layers that rounded what they read, for weights of whole numbers, do so no more.
- * Returns how many in `*count`. */
+/* Linear layers that rounded what they read do so no more; `*count` of them. */
 static Status stop_rounding(Graph *graph, int64_t *count, Diag *diag) {
     *count = 0;
     for (Node *node = graph->first; node; node = node->next) {
@@ -47,9 +50,12 @@ static Status cast_run(PassContext *ctx, Model *model, const void *opaque, Diag 
     CastReport report;
     ctx->exact = widens_all(model->graph, dtype);
     TRY(model_cast(model, dtype, &report, diag));
-    int64_t unrounded;
-    TRY(stop_rounding(model->graph, &unrounded, diag));
-    ctx->exact &= unrounded == 0;
+    if (options->activations == ACTIVATIONS_FLOAT) {
+        int64_t count;
+        TRY(stop_rounding(model->graph, &count, diag));
+        ctx->exact &= count == 0;
+        tree_put_int(ctx->arena, ctx->record, "unrounded_inputs", count);
+    }
     tree_put_int(ctx->arena, ctx->record, "storages", report.storages);
     tree_put_int(ctx->arena, ctx->record, "parameters", report.elements);
     if (ctx->plan) return STATUS_OK;

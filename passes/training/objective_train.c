@@ -177,6 +177,14 @@ static Status place_prior(const Objective *o, const TrainOptions *options, Statu
     return status;
 }
 
+/* Groups of samples are found whole before the first step of the recipe. */
+static Status check_groups(const Objective *o, const Batches *set,
+                           const TrainOptions *options, Diag *diag) {
+    const Status status = set ? train_check_groups(set, options, diag) : STATUS_OK;
+    if (status != STATUS_OK) diag_place(diag, o->ctx->source.at, NULL);
+    return status;
+}
+
 static Status plan_training(Objective *o, Node *loss, const TrainOptions *options,
                             Diag *diag) {
     size_t asking;
@@ -371,6 +379,7 @@ Status objective_train(Objective *o, const char *data, const TrainOptions *given
         o->dev_metric = dev.metric;
     }
     objective_remember(o, set, options);
+    TRY(check_groups(o, set, options, diag));
     if (ctx->plan) return plan_training(o, loss, options, diag);
     warn_options(o, data, set, given, diag);
     TRY(objective_ask_teacher(&more, o, set, diag));
