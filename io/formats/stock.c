@@ -221,9 +221,7 @@ static const char *foreign_part(const Node *node) {
     return NULL;
 }
 
-/* Appends the reason why the model is none of the family's, as far as the model alone
- * tells; false when it does not. */
-static bool explain(Text *why, const Graph *graph) {
+bool stock_explain(Text *why, const Graph *graph) {
     static const char *const STACKS[] = {STACK_ENCODER, STACK_DECODER};
     for (int i = 0; i < graph->output_count; i++)
         if (strncmp(graph->outputs[i].name, "exit.", 5) == 0) {
@@ -380,7 +378,7 @@ static Status compare(Stock *stock, Arena *arena, const Model *model, bool may_c
         take_weights(stock, arena, &c);
     } else {
         Text why = {0};
-        if (!explain(&why, graph) && !explain_heads(&why, graph, built) &&
+        if (!stock_explain(&why, graph) && !explain_heads(&why, graph, built) &&
             (may_copy || !explain_sharing(&why, &c))) {
             text_add(&why, "at ");
             add_place(&why, c.worst);
@@ -405,7 +403,8 @@ static Status fail_config(const Stock *stock, const Model *model, Diag *faults,
             types = count->integer > 0;
     }
     if (!types) text_add(&why, "it has no token types");
-    if (!types || explain(&why, model->graph) || explain_heads(&why, model->graph, NULL))
+    if (!types || stock_explain(&why, model->graph) ||
+        explain_heads(&why, model->graph, NULL))
         fail_match(stock, &why, diag);
     else
         status = diag_take(diag, faults);

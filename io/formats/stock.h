@@ -28,6 +28,10 @@ typedef struct Stock {
 Status stock_match(Stock *out, Arena *arena, const Model *model, bool may_copy,
                    Diag *diag);
 
+/* Appends what a graph has that no stock architecture has, as far as it tells that alone:
+ * "layer 0 of the decoder mixes its heads"; false when there is nothing. */
+bool stock_explain(Text *why, const Graph *graph);
+
 /* Frees what stock_match made, but for the arena. */
 void stock_release(Stock *stock);
 

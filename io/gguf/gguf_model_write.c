@@ -1,6 +1,7 @@
 /* GGUF as a format of models: checking and writing. See gguf_model.h. */
 #include "io/gguf/gguf_model.h"
 
+#include "io/formats/stock.h"
 #include "io/gguf/few_bits.h"
 #include "io/gguf/outline.h"
 #include "io/gguf/tokens.h"
@@ -55,6 +56,9 @@ static Status check_model(const Model *model, const WriteOptions *options, Diag 
     const Status status = export_open(&e, model);
     export_close(&e);
     if (status == STATUS_MODEL) {
+        Text why = {0};
+        if (stock_explain(&why, model->graph)) diag_note(diag, "%s", why.data);
+        text_free(&why);
         diag_note(diag, "GGUF holds models that llama.cpp runs as llama, deci, qwen2, "
                         "qwen3, gpt2 or bert");
         diag_hint(diag, "write ONNX (.onnx), which takes every graph, or the native file "
