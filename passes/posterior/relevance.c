@@ -205,6 +205,23 @@ static Status add_matrix(RelevanceSum *s, const ConditionSlice *slice,
 
 /* ---- together ---- */
 
+static Status fail_unknown(PassContext *ctx, const ConditionSlice *given, int count,
+                           Diag *diag) {
+    const Status status =
+        step_fail(ctx, diag, "\"%s\" has no posterior to tell its relevance by",
+                  count ? given[0].storage->name : "");
+    diag_hint(diag, "estimate_posterior gives one to the weights that it trains, see "
+                    "`only` and `freeze`; some steps drop it, with a warning");
+    return status;
+}
+
+Status relevance_check(PassContext *ctx, const ConditionSlice *given, int count,
+                       Diag *diag) {
+    for (int i = 0; i < count; i++)
+        if (storage_gaussian(given[i].storage)) return STATUS_OK;
+    return fail_unknown(ctx, given, count, diag);
+}
+
 static Status add_slices(RelevanceSum *s, const ConditionSlice *given, int count,
                          RelevanceCache *cache, Diag *diag) {
     for (int i = 0; i < count; i++) {
@@ -215,14 +232,7 @@ static Status add_slices(RelevanceSum *s, const ConditionSlice *given, int count
         else
             TRY(add_elements(s, &given[i], diag));
     }
-    if (s->known == 0) {
-        const Status status =
-            step_fail(s->ctx, diag, "\"%s\" has no posterior to tell its relevance by",
-                      count ? given[0].storage->name : "");
-        diag_hint(diag, "estimate_posterior gives one to the weights that it trains, see "
-                        "`only` and `freeze`; some steps drop it, with a warning");
-        return status;
-    }
+    if (s->known == 0) return fail_unknown(s->ctx, given, count, diag);
     const int64_t n = s->samples;
     if (n == 0) return STATUS_OK;
     /* Takes off what the directions that all elements share explain: |L^-1 b|^2 with

@@ -30,6 +30,10 @@ typedef struct RelevanceCache {
 Status relevance_of(double *out, PassContext *ctx, const ConditionSlice *given, int count,
                     RelevanceCache *cache, Diag *diag);
 
+/* Fails as relevance_of does when no entry has a Gaussian; their shapes suffice. */
+Status relevance_check(PassContext *ctx, const ConditionSlice *given, int count,
+                       Diag *diag);
+
 /* Frees what a cache holds and empties it. */
 void relevance_release(RelevanceCache *cache);
 

@@ -81,11 +81,20 @@ static Status score_group(const Prune *p, int group, int zero, RelevanceCache *c
     return STATUS_OK;
 }
 
+/* What a plan, which has no numbers, knows of it. */
+static Status check_group(const Prune *p, int group, int zero, Diag *diag) {
+    SliceList given = {0};
+    const int64_t first = 0;
+    gather(&given, NULL, p, group, &first, 1, zero);
+    return relevance_check(p->ctx, given.items, given.count, diag);
+}
+
 Status prune_relevance(Prune *p, int zero, Diag *diag) {
     RelevanceCache cache = {0};
     Status status = prior_require(p->ctx, p->graph, "score: relevance", diag);
-    for (int g = 0; !p->ctx->plan && g < p->group_count && status == STATUS_OK; g++)
-        status = score_group(p, g, zero, &cache, diag);
+    for (int g = 0; g < p->group_count && status == STATUS_OK; g++)
+        status = p->ctx->plan ? check_group(p, g, zero, diag)
+                              : score_group(p, g, zero, &cache, diag);
     relevance_release(&cache);
     return status;
 }

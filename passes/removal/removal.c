@@ -154,10 +154,22 @@ static Status take_least(IntList *drop, const Removal *r, IntList candidates, Tr
     return status;
 }
 
+/* What a plan, which has no numbers, knows of the relevance of layers. */
+static Status check_relevance(const Removal *r, IntList layers, Diag *diag) {
+    for (int i = 0; i < layers.count; i++) {
+        SliceList given = {0};
+        bool approximate = false;
+        TRY(removal_given(&given, &approximate, r, (IntList){&layers.items[i], 1}, diag));
+        TRY(relevance_check(r->ctx, given.items, given.count, diag));
+    }
+    return STATUS_OK;
+}
+
 static Status choose_by_relevance(IntList *drop, const Removal *r, IntList layers,
                                   Diag *diag) {
     TRY(prior_require(r->ctx, r->graph, "order: relevance", diag));
     if (r->ctx->plan) {
+        TRY(check_relevance(r, layers, diag));
         choose_spread(drop, r, layers);
         tree_put_bool(r->ctx->arena, r->ctx->record, "approximate", true);
         r->ctx->guessed = true;
