@@ -198,7 +198,8 @@ COMPRESS_API CompressStatus compress_run(CompressContext *context,
 /* Frees the array and its tensors. NULL is allowed. */
 COMPRESS_API void compress_free_tensors(CompressTensor *tensors);
 
-/* Goes on with a text by a language model; NULL = from its beginning. `options` is a map
+/* Goes on with a text by a language model; NULL = "", from the vocabulary's token for the
+ * beginning, if it has one. `options` is a map
  * in YAML, NULL = none: max_tokens (128), temperature (0 = the likeliest token), top_k,
  * top_p, min_p, repetition_penalty, seed, and tokenizer, a path, for a model that has
  * none in it. `text` gets what was made, without the prompt, and ends where the

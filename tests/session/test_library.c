@@ -350,6 +350,36 @@ static void test_generate_refuses(void **state) {
     use_close(&use);
 }
 
+/* NULL where something is needed is the caller's mistake, and told. */
+static void test_nothing_given(void **state) {
+    Use use;
+    CompressModel *model;
+    CompressTensor *outputs;
+    size_t count;
+    char *text;
+    (void)state;
+    use_open(&use);
+    CompressContext *context = use.context;
+    assert_int_equal(compress_load(context, NULL, &model), COMPRESS_USAGE);
+    assert_said(&use, "error: path: expected one, found NULL");
+    assert_null(model);
+    assert_int_equal(compress_save(context, use.model, NULL, NULL), COMPRESS_USAGE);
+    assert_int_equal(compress_save(context, NULL, "a.h5", NULL), COMPRESS_USAGE);
+    assert_int_equal(compress_inspect(context, NULL, &text), COMPRESS_USAGE);
+    assert_int_equal(compress_apply(context, use.model, NULL, NULL), COMPRESS_USAGE);
+    assert_int_equal(compress_apply(context, NULL, "[]", NULL), COMPRESS_USAGE);
+    assert_int_equal(compress_run_recipe(context, NULL, NULL, 0, NULL, NULL),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_run(context, NULL, NULL, 0, &outputs, &count),
+                     COMPRESS_USAGE);
+    assert_null(outputs);
+    assert_int_equal(compress_generate(context, NULL, "a", NULL, &text), COMPRESS_USAGE);
+    assert_int_equal(compress_generate(context, use.model, NULL, NULL, &text),
+                     COMPRESS_USAGE); /* it has no tokenizer */
+    assert_int_equal(compress_add_plugin(context, NULL), COMPRESS_USAGE);
+    use_close(&use);
+}
+
 static void test_names(void **state) {
     (void)state;
     assert_string_equal(compress_status_text(COMPRESS_MEMORY), "out of memory");
@@ -480,6 +510,7 @@ int main(void) {
                                        cmocka_unit_test(test_fork),
                                        cmocka_unit_test(test_callback_calls),
                                        cmocka_unit_test(test_broken_options),
+                                       cmocka_unit_test(test_nothing_given),
                                        cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
