@@ -479,7 +479,6 @@ static Status check_partners(const Cli *cli, const Tree *given, Diag *diag) {
 static Status check_args(const Cli *cli, Diag *diag) {
     const Command *command = cli->command;
     int count = cli->arg_count;
-    if (cli->flags.help || cli->flags.version) return STATUS_OK;
     if (count > command->args_max)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "unexpected argument \"%s\"",
                          cli->args[command->args_max]);
@@ -512,7 +511,7 @@ Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag) {
     }
     const char *recipe = cli->flags.recipe;
     if (recipe && strcmp(recipe, "-") == 0) cli->flags.recipe = "/dev/stdin";
+    if (cli->flags.help || cli->flags.version) return STATUS_OK;
     TRY(check_args(cli, diag));
-    return cli->flags.help || cli->flags.version ? STATUS_OK
-                                                 : check_partners(cli, given, diag);
+    return check_partners(cli, given, diag);
 }

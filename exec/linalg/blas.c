@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { USUAL_THREADS_MOST = 128 };
+enum { USUAL_THREADS_MOST = 128 }; /* where the library does not tell */
 
 static void hold_library(void) {
     openblas_set_num_threads(1);

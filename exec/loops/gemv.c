@@ -211,12 +211,8 @@ ALWAYS_INLINE void wide4_group(const Source *in, const char *w, int64_t first,
                                const float *x, int64_t ldx, int64_t count, int panels,
                                int n, Vec *sum) {
     const int64_t column = PANEL_ROWS * sizeof(float);
-    const Source group = {(const char *)(in->floats + first * PANEL_ROWS),
-                          column,
-                          in->K * column,
-                          count,
-                          NULL,
-                          NULL};
+    const Source group = {(const char *)(in->floats + first * PANEL_ROWS), column,
+                          in->K * column, count};
     (void)w;
     f32_tile(&group, x, ldx, panels, n, sum);
 }
@@ -453,9 +449,11 @@ static const Tiles *widen(Source *in, int64_t panels) {
     for (int64_t p = 0; p < panels; p++)
         (kind == STEP_Q4 ? widen_q4 : widen_bf16)(in, in->w + p * in->gap,
                                                   (Vec *)(room + p * panel));
-    in->floats = room;
-    if (kind == STEP_Q4) return &WIDE4;
-    *in = (Source){(const char *)room, column, in->K * column, in->K, NULL, NULL};
+    if (kind == STEP_Q4) {
+        in->floats = room;
+        return &WIDE4;
+    }
+    *in = (Source){(const char *)room, column, in->K * column, in->K};
     return &TILES[STEP_F32];
 }
 
@@ -474,12 +472,8 @@ void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
         first, last, matrix->kind == STEP_Q8 ? matrix_scales(matrix) : NULL,
         bias,  y,    ldy};
     for (int64_t p = first / PANEL_ROWS, n; p < end; p += n) {
-        Source part = {(const char *)matrix->data + p * gap,
-                       matrix_step_bytes(matrix),
-                       gap,
-                       matrix->columns,
-                       matrix,
-                       NULL};
+        Source part = {(const char *)matrix->data + p * gap, matrix_step_bytes(matrix),
+                       gap, matrix->columns, matrix};
         n = end - p < SOLO_PANELS ? end - p : SOLO_PANELS;
         const Tiles *tiles =
             count >= MANY_VECTORS ? widen(&part, n) : &TILES[matrix->kind];
@@ -493,7 +487,7 @@ void REAL_FN(weights_times)(const Matrix *matrix, const float *w, bool transpose
                             const float *bias, const float *x, int64_t ldx, float *y,
                             int64_t ldy, int64_t count, float *room) {
     const int64_t M = matrix->rows, K = matrix->columns, gap = matrix_panel_bytes(matrix);
-    const Source in = {(const char *)room, matrix_step_bytes(matrix), gap, K, NULL, NULL};
+    const Source in = {(const char *)room, matrix_step_bytes(matrix), gap, K};
     const Target to = {0, M, NULL, bias, y, ldy};
     enum { COLUMNS = PANELS * PANEL_ROWS };
     for (int64_t row = 0; row < M; row += COLUMNS) {
@@ -515,11 +509,7 @@ void REAL_FN(panels_times)(const Panels *panels, const float *x, int64_t ldx, fl
         n = FLOATS.vectors[size];
         for (int64_t p = 0, step; p < panels->panels; p += step) {
             const Source in = {(const char *)(panels->w + p * panels->gap),
-                               panels->step * size_of,
-                               panels->gap * size_of,
-                               panels->K,
-                               NULL,
-                               NULL};
+                               panels->step * size_of, panels->gap * size_of, panels->K};
             int width;
             step = tile_panels(&FLOATS, panels->panels - p, n, &width);
             DirectTile *tile =

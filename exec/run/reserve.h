@@ -15,10 +15,10 @@ void threads_hold_library(char **arguments);
  * Call in main. */
 void threads_hold_in_limits(char **arguments);
 
-/* Starts the threads of parallel_for, at most blas_threads_most (exec/linalg/blas.h), and
- * lets the linear-algebra library (after blas_init) map its buffers, one for each. Fails
- * with STATUS_MEMORY, as where `ulimit -v` or the number of processes does not allow it.
- */
+/* Starts the threads of parallel_for, and lets the linear-algebra library (after
+ * blas_init) map its buffers, one for each: `threads` is at most blas_threads_most
+ * (exec/linalg/blas.h). Fails with STATUS_MEMORY, as where `ulimit -v` or the number of
+ * processes does not allow it. */
 Status threads_reserve(int threads, Diag *diag);
 
 #endif

@@ -23,9 +23,10 @@ typedef struct SandboxLimits {
 typedef enum SandboxEnd {
     SANDBOX_DONE,   /* the work returned true; the reply is what it appended */
     SANDBOX_FAULT,  /* the work returned false; the reply is its message */
-    SANDBOX_DIED,   /* the child crashed, or its reply is none; no reply, as below */
+    SANDBOX_DIED,   /* the child crashed, or what it sent is no reply; no reply here nor
+                       below */
     SANDBOX_LATE,   /* it ran into a limit of time */
-    SANDBOX_MEMORY, /* the same, or a fault, where the process's own limit leaves less
+    SANDBOX_MEMORY, /* one of these three, where the process's own limit leaves less
                        address space than `memory`, where the work says so, where small
                        memory ran out (ir/arena.h), or the system killed the child, as it
                        does when memory runs out */

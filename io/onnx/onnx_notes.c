@@ -138,22 +138,20 @@ static Status put_values(Tree *weights, Arena *arena, const Storage *storage,
     return STATUS_OK;
 }
 
-/* A file that lacks a storage has no notes. Of exits that are left out that is as asked;
- * a part that no result needs, the encoder of a translator without cross-attention, is
- * told of. */
-static Status leave_out(const Graph *graph, const Storage *storage, Diag *diag) {
-    bool is_exit = false;
+/* Warns of a storage that the file lacks, and so has no notes: of a part that no result
+ * needs, the encoder of a translator without cross-attention. Exits are left out as
+ * asked.
+ */
+static void warn_of_missing(const Graph *graph, const Storage *storage, Diag *diag) {
     for (const Node *node = graph->first; node; node = node->next)
         for (int i = 0; i < node->in_count; i++)
-            is_exit |= node->in[i] && node->in[i]->storage == storage && node->stack &&
-                       strcmp(node->stack, STACK_EXITS) == 0;
-    if (!is_exit)
-        diag_warn(
-            diag, LOC_NONE, NULL,
-            "the ONNX file has no \"%s\", which its results do not depend on: it reads "
-            "back as what it computes, without history",
-            storage->name);
-    return STATUS_OK;
+            if (node->in[i] && node->in[i]->storage == storage && node->stack &&
+                strcmp(node->stack, STACK_EXITS) == 0)
+                return;
+    diag_warn(diag, LOC_NONE, NULL,
+              "the ONNX file has no \"%s\", which its results do not depend on: it reads "
+              "back as what it computes, without history",
+              storage->name);
 }
 
 Status onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPart part,
@@ -169,8 +167,10 @@ Status onnx_notes_put(OnnxModel *file, OnnxBuild *b, const Model *model, OnnxPar
             put_place(weights, b, storage, weight);
         else if (is_unseen(graph, storage))
             TRY(put_values(weights, b->arena, storage, diag));
-        else if (part == ONNX_WHOLE)
-            return leave_out(graph, storage, diag);
+        else if (part == ONNX_WHOLE) {
+            warn_of_missing(graph, storage, diag);
+            return STATUS_OK;
+        }
     }
     file->metadata_props = ARENA_ARRAY(b->arena, OnnxEntry *, NOTES_MAX);
     put_note(file, b->arena, KEY_VERSION, VERSION);

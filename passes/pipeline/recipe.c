@@ -530,9 +530,8 @@ static void put_definitions(Arena *arena, Tree *schema) {
 static bool is_no_text(const Tree *schema) {
     const Tree *type = tree_get(schema, "type");
     if (type && type->kind == TREE_LIST) type = type->first;
-    return tree_get(schema, "enum") ||
-           (tree_is_string(type, "integer") || tree_is_string(type, "number") ||
-            tree_is_string(type, "boolean"));
+    return tree_get(schema, "enum") || tree_is_string(type, "integer") ||
+           tree_is_string(type, "number") || tree_is_string(type, "boolean");
 }
 
 /* Lets ${NAME} stand for such values of all properties (docs/recipes.md, Sharing). */
