@@ -206,6 +206,13 @@ typedef struct Translating {
     int64_t most; /* tokens */
 } Translating;
 
+static const char SOURCE[] = "source_tokenizer.json", TARGET[] = "target_tokenizer.json";
+
+/* Whether the model has its own for each language. */
+static bool has_pair(const Model *model) {
+    return model_asset(model, SOURCE) && model_asset(model, TARGET);
+}
+
 /* Where the tokenizers are: as the flags say, or beside the model; NULL: in it. */
 static Status find_tokenizers(const Translating *t, const char **source,
                               const char **target, Diag *diag) {
@@ -217,9 +224,9 @@ static Status find_tokenizers(const Translating *t, const char **source,
     const char *folder = path_is_folder(model) ? model : path_folder(arena, model);
     *source = flags->tokenizer;
     *target = flags->target_tokenizer ? flags->target_tokenizer : *source;
-    if (*source) return STATUS_OK;
-    *source = path_join(arena, folder, "source_tokenizer.json");
-    *target = path_join(arena, folder, "target_tokenizer.json");
+    if (*source || has_pair(t->model)) return STATUS_OK;
+    *source = path_join(arena, folder, SOURCE);
+    *target = path_join(arena, folder, TARGET);
     if (path_is_file(*source) && path_is_file(*target)) return STATUS_OK;
     for (size_t i = 0; i < sizeof ONE / sizeof *ONE; i++) {
         if (!path_is_file(path_join(arena, folder, ONE[i]))) continue;
@@ -238,19 +245,26 @@ static Status find_tokenizers(const Translating *t, const char **source,
     return STATUS_USAGE;
 }
 
+static Status read_source(Translating *t, const char *path, Diag *diag) {
+    const char *name = t->cli->args[0];
+    if (path) return tokenizer_read(&t->source, path, diag);
+    if (has_pair(t->model))
+        return tokenizer_read_asset(&t->source, t->model, SOURCE, name, diag);
+    return tokenizer_read_model(&t->source, t->model, name, diag);
+}
+
 static Status open_tokenizers(Translating *t, Diag *diag) {
     const char *source, *target;
     TRY(find_tokenizers(t, &source, &target, diag));
     if (t->cli->flags.target_tokenizer) target = t->cli->flags.target_tokenizer;
-    if (source)
-        TRY(tokenizer_read(&t->source, source, diag));
-    else
-        TRY(tokenizer_read_model(&t->source, t->model, t->cli->args[0], diag));
+    TRY(read_source(t, source, diag));
     TRY(vocabulary_check(t->model, "the model", vocabulary_of(t->source, t->model->arena),
                          "tokenizer of the source",
                          LOC_FILE(source ? source : t->cli->args[0]), diag));
     if (target && (!source || strcmp(source, target) != 0))
         return tokenizer_read(&t->target, target, diag);
+    if (!source && has_pair(t->model))
+        return tokenizer_read_asset(&t->target, t->model, TARGET, t->cli->args[0], diag);
     t->target = t->source;
     return STATUS_OK;
 }
@@ -346,10 +360,10 @@ static Status translate_prompt(Translating *t, Diag *diag) {
 }
 
 /* Translates --prompt and prints what comes out. Tokenizers are --tokenizer, of the
- * source, and --target-tokenizer, the same one if not given; without both, in the model's
- * folder or beside its file, source_tokenizer.json and target_tokenizer.json, or one for
- * both. Fails with STATUS_USAGE, with STATUS_MODEL when model and tokenizers do not fit,
- * or as tokenizer_read. */
+ * source, and --target-tokenizer, the same one if not given; without both, in the model,
+ * its folder or beside its file, source_tokenizer.json and target_tokenizer.json, or one
+ * for both. Fails with STATUS_USAGE, with STATUS_MODEL when model and tokenizers do not
+ * fit, or as tokenizer_read. */
 static Status generate_translation(const Cli *cli, const Model *model, Diag *diag) {
     Translating t = {.cli = cli, .model = model};
     const Status status = translate_prompt(&t, diag);

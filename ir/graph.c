@@ -260,15 +260,20 @@ const char *graph_main_stack(const Graph *graph) {
     return graph_layer_count(graph, STACK_DECODER) > 0 ? STACK_DECODER : STACK_ENCODER;
 }
 
-/* Whether logits of this width are of the tokens that the graph reads: the table that the
- * input ids select rows of has as many. True where there is no such table to tell. */
-static bool is_vocabulary(const Graph *graph, int64_t width) {
+int64_t graph_vocabulary(const Graph *graph) {
     const Node *ids = graph_find_input(graph, INPUT_IDS);
     for (const Node *n = graph->first; n && ids; n = n->next)
         if (n->in_count == 2 && n->in[0] == ids && n->in[1] && n->in[1]->storage &&
             n->role == ROLE_EMBED)
-            return n->in[1]->type.dim[0] == width;
-    return true;
+            return n->in[1]->type.dim[0];
+    return 0;
+}
+
+/* Whether logits of this width are of the tokens that the graph reads. True where there
+ * is no table to tell. */
+static bool is_vocabulary(const Graph *graph, int64_t width) {
+    const int64_t tokens = graph_vocabulary(graph);
+    return tokens == 0 || tokens == width;
 }
 
 Task graph_implied_task(const Graph *graph) {
@@ -285,6 +290,13 @@ Task graph_implied_task(const Graph *graph) {
 
 Task graph_task(const Graph *graph) {
     return graph->task == TASK_NONE ? graph_implied_task(graph) : graph->task;
+}
+
+int64_t graph_classes(const Graph *graph) {
+    const Node *logits = graph_output(graph, OUTPUT_LOGITS);
+    const int rank = logits ? logits->type.rank : 0;
+    const bool words = rank == 3 && graph_task(graph) == TASK_LABEL_TOKENS;
+    return rank == 2 || words ? logits->type.dim[rank - 1] : 0;
 }
 
 int graph_number(Graph *graph) {

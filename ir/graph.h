@@ -217,6 +217,14 @@ Task graph_implied_task(const Graph *graph);
 /* The task: the declared one, else the implied one. */
 Task graph_task(const Graph *graph);
 
+/* Rows of the table that the input ids select from: tokens that the graph can read. 0
+ * where there is no such table, as behind a factored one. */
+int64_t graph_vocabulary(const Graph *graph);
+
+/* How many classes, labels or values the logits have for each sample, or for each word of
+ * TASK_LABEL_TOKENS; 0 where there are no such logits. */
+int64_t graph_classes(const Graph *graph);
+
 /* Value of an integer attribute, -1 when the node's op has none of this name. */
 int64_t node_integer(const Node *node, const char *name);
 

@@ -50,17 +50,13 @@ static Status check_names(const Classes *c) {
 static Status check_classes(Session *session, DataEntry *entry, const Model *model,
                             Loc at, Diag *diag) {
     const Batches *data = entry->batches;
-    const Node *logits = graph_output(model->graph, OUTPUT_LOGITS);
-    const int rank = logits ? logits->type.rank : 0;
-    const bool labels =
-        rank == 2 || (rank == 3 && graph_task(model->graph) == TASK_LABEL_TOKENS);
-    if (!data->class_names || !labels) return STATUS_OK;
+    const int64_t classes = graph_classes(model->graph);
+    if (!data->class_names || classes == 0) return STATUS_OK;
     Classes c = {.entry = entry, .at = at, .diag = diag};
     c.data =
         (StringList){ARENA_ARRAY(session->arena, const char *, (size_t)data->classes),
                      (int)data->classes};
     for (int i = 0; i < c.data.count; i++) c.data.items[i] = data->class_names[i];
-    const int64_t classes = logits->type.dim[rank - 1];
     if (data->classes != classes) {
         diag_fail(diag, STATUS_MODEL, at, NULL,
                   "data set \"%s\" has %d classes, the model's head %" PRId64,

@@ -6,6 +6,7 @@
 #include "io/files/file.h"
 #include "ir/resident.h"
 #include "ir/version.h"
+#include "session/companions.h"
 #include "session/job.h"
 #include "session/memory.h"
 #include "session/output_files.h"
@@ -243,6 +244,7 @@ static Status compare_inputs(Session *session, Diag *diag) {
 /* Writes the model of a gate that did not hold under other names, and says so behind the
  * gate's error. */
 static Status write_failed(Session *session, Diag *diag) {
+    companions_take(session, diag);
     model_hash(session->model, session->hash);
     for (int i = 0; i < session->output_count; i++) {
         session->outputs[i] = output_of_failed(session->arena, &session->outputs[i]);
@@ -322,6 +324,7 @@ Status session_run(Session *session, Diag *diag) {
 
 /* Writes the outputs, unless ranks have come to different models. */
 static Status write_outputs(Session *session, Diag *diag) {
+    companions_take(session, diag);
     model_hash(session->model, session->hash);
     TRY(job_same(session->hash, STATUS_INTERNAL, LOC_NONE, "the model that came out",
                  "this is a defect of compress, or of the machine", diag));

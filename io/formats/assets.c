@@ -5,27 +5,29 @@
 
 #include <string.h>
 
-/* name, kept, read */
+/* name, kept, read, part */
 const AssetKind asset_kinds[] = {
-    {"added_tokens.json", true, true},
-    {"chat_template.jinja", true, false},
-    {"config.json", false, true},
-    {"config_sentence_transformers.json", true, false},
-    {"generation_config.json", true, false},
-    {"merges.txt", true, true},
-    {"preprocessor_config.json", true, true},
-    {"processor_config.json", true, false},
-    {"sentence_bert_config.json", true, false},
-    {"sentencepiece.bpe.model", true, true},
-    {"source.spm", true, true},
-    {"special_tokens_map.json", true, false},
-    {"spiece.model", true, true},
-    {"target.spm", true, true},
-    {"tokenizer.json", true, true},
-    {"tokenizer.model", true, true},
-    {"tokenizer_config.json", true, true},
-    {"vocab.json", true, true},
-    {"vocab.txt", true, true},
+    {"added_tokens.json", true, true, ASSET_SETTINGS},
+    {"chat_template.jinja", true, false, ASSET_SETTINGS},
+    {"config.json", false, true, ASSET_OTHER},
+    {"config_sentence_transformers.json", true, false, ASSET_OTHER},
+    {"generation_config.json", true, false, ASSET_OTHER},
+    {"merges.txt", true, true, ASSET_TOKENS},
+    {"preprocessor_config.json", true, true, ASSET_OTHER},
+    {"processor_config.json", true, false, ASSET_OTHER},
+    {"sentence_bert_config.json", true, false, ASSET_OTHER},
+    {"sentencepiece.bpe.model", true, true, ASSET_TOKENS},
+    {"source.spm", true, true, ASSET_TOKENS},
+    {"source_tokenizer.json", true, false, ASSET_OTHER},
+    {"special_tokens_map.json", true, false, ASSET_SETTINGS},
+    {"spiece.model", true, true, ASSET_TOKENS},
+    {"target.spm", true, true, ASSET_TOKENS},
+    {"target_tokenizer.json", true, false, ASSET_OTHER},
+    {"tokenizer.json", true, true, ASSET_TOKENS},
+    {"tokenizer.model", true, true, ASSET_TOKENS},
+    {"tokenizer_config.json", true, true, ASSET_SETTINGS},
+    {"vocab.json", true, true, ASSET_TOKENS},
+    {"vocab.txt", true, true, ASSET_TOKENS},
     {NULL},
 };
 
@@ -35,14 +37,15 @@ bool asset_is_known(const char *name) {
     return false;
 }
 
-static void take(Model *model, const char *folder, const char *name, Diag *diag) {
+/* Takes the file at `path`, if there is one, as the asset `name`. */
+static void take(Model *model, const char *folder, const char *path, const char *name,
+                 Diag *diag) {
     Arena *scratch = arena_create();
-    const char *path = path_join(scratch, folder, name);
     Diag *fault = diag_create(); /* the reason in one warning */
     char *data;
     size_t length;
     if (path_is_file(path)) {
-        Status status = path_check_inside(folder, path, fault);
+        Status status = folder ? path_check_inside(folder, path, fault) : STATUS_OK;
         if (status == STATUS_OK)
             status = file_read(&data, &length, scratch, path, ASSET_BYTES_MAX, fault);
         if (status == STATUS_OK)
@@ -56,9 +59,46 @@ static void take(Model *model, const char *folder, const char *name, Diag *diag)
     arena_destroy(scratch);
 }
 
-void assets_read(Model *model, const char *folder, Diag *diag) {
+/* Takes those of the folder's files that are one of these parts. */
+static void take_parts(Model *model, const char *folder, unsigned parts, Diag *diag) {
+    Arena *scratch = arena_create();
     for (const AssetKind *kind = asset_kinds; kind->name; kind++)
-        if (kind->kept) take(model, folder, kind->name, diag);
+        if (kind->kept && (parts & kind->part))
+            take(model, folder, path_join(scratch, folder, kind->name), kind->name, diag);
+    arena_destroy(scratch);
+}
+
+void assets_read(Model *model, const char *folder, Diag *diag) {
+    take_parts(model, folder, ASSET_OTHER | ASSET_TOKENS | ASSET_SETTINGS, diag);
+}
+
+void assets_read_file(Model *model, const char *path, const char *name, Diag *diag) {
+    take(model, NULL, path, name, diag);
+}
+
+/* Name of the asset that a tokenizer's file becomes: its own, or what its ending is read
+ * as (tokenizer_read). */
+static const char *tokens_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    for (const AssetKind *kind = asset_kinds; kind->name; kind++)
+        if (kind->part == ASSET_TOKENS && strcmp(kind->name, name) == 0)
+            return kind->name;
+    if (text_ends_with(name, ".json")) return "tokenizer.json";
+    if (text_ends_with(name, ".model") || text_ends_with(name, ".spm"))
+        return "tokenizer.model";
+    return "vocab.txt";
+}
+
+void assets_read_tokenizer(Model *model, const char *path, Diag *diag) {
+    if (path_is_folder(path)) {
+        take_parts(model, path, ASSET_TOKENS | ASSET_SETTINGS, diag);
+        return;
+    }
+    Arena *scratch = arena_create();
+    take(model, NULL, path, tokens_name(path), diag);
+    take_parts(model, path_folder(scratch, path), ASSET_SETTINGS, diag);
+    arena_destroy(scratch);
 }
 
 Status assets_write(const Model *model, const char *folder, int64_t *bytes, int *files,

@@ -7,11 +7,19 @@
 /* Most that one asset may hold: the largest published tokenizers have a third of it. */
 #define ASSET_BYTES_MAX ((size_t)64 << 20)
 
+/* What a file is of a tokenizer. */
+typedef enum AssetPart {
+    ASSET_OTHER = 1,    /* nothing */
+    ASSET_TOKENS = 2,   /* its tokens, or some of the files that have them */
+    ASSET_SETTINGS = 4, /* what is set beside them */
+} AssetPart;
+
 /* A small file that may lie beside weights. */
 typedef struct AssetKind {
     const char *name;
     bool kept; /* a model keeps it: an asset */
     bool read; /* readers of tokenizers, configurations and preprocessors look for it */
+    AssetPart part;
 } AssetKind;
 
 /* All of them by name; the last one has none. */
@@ -25,6 +33,15 @@ bool asset_is_known(const char *name);
  * file that is too large or cannot be read, is left out with a warning: it is missed by
  * whoever wants it, not by the model. */
 void assets_read(Model *model, const char *folder, Diag *diag);
+
+/* Takes one file, wherever it lies, as the asset `name`. Warns as assets_read; nothing
+ * where there is none. */
+void assets_read_file(Model *model, const char *path, const char *name, Diag *diag);
+
+/* Takes the files of the tokenizer that tokenizer_read finds at `path`: those of a
+ * folder, or a file, under the name that its kind has in a folder, and the settings
+ * beside it. Warns as assets_read. */
+void assets_read_tokenizer(Model *model, const char *path, Diag *diag);
 
 /* Writes the model's assets into a folder and adds their bytes and number. Fails with
  * STATUS_IO. */

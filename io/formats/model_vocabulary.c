@@ -105,14 +105,25 @@ static int64_t count_same(const VocabularyNote *note, const TokenNames *vocabula
     return same;
 }
 
+bool vocabulary_has_note(const Model *model) {
+    VocabularyNote note;
+    return read_note(&note, model);
+}
+
+bool vocabulary_is_noted(const Model *model, const TokenNames *vocabulary) {
+    VocabularyNote note;
+    char hash[HASH_TEXT_BYTES];
+    if (!vocabulary || !read_note(&note, model)) return false;
+    hash_tokens(vocabulary, hash);
+    return strcmp(hash, note.hash) == 0;
+}
+
 Status vocabulary_check(const Model *model, const char *whose,
                         const TokenNames *vocabulary, const char *what, Loc at,
                         Diag *diag) {
     VocabularyNote note;
-    char hash[HASH_TEXT_BYTES];
     if (!vocabulary || !read_note(&note, model)) return STATUS_OK;
-    hash_tokens(vocabulary, hash);
-    if (strcmp(hash, note.hash) == 0) return STATUS_OK;
+    if (vocabulary_is_noted(model, vocabulary)) return STATUS_OK;
     if (2 * count_same(&note, vocabulary) < note.sample->count) {
         diag_fail(diag, STATUS_MODEL, at, NULL,
                   "%s: expected the %" PRId64 " tokens of %s, found %" PRId64 " others",

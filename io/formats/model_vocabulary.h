@@ -23,6 +23,10 @@ void vocabulary_note(Model *model, const TokenNames *vocabulary);
  * tokenizer_read knows. */
 void vocabulary_note_own(Model *model);
 
+/* Whether the model has a note; and whether it is of these tokens and no others. */
+bool vocabulary_has_note(const Model *model);
+bool vocabulary_is_noted(const Model *model, const TokenNames *vocabulary);
+
 /* Compares the vocabulary of `what` ("tokenizer of data set ...") with that of the model
  * called `whose`. Fails with STATUS_MODEL at `at` when most tokens of the sample are
  * others, and warns of smaller differences, which added or renamed tokens explain.

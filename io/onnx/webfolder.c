@@ -137,23 +137,59 @@ static void put_special_tokens(Arena *arena, Tree *config, const ModelAsset *tok
     diag_destroy(aside);
 }
 
-/* transformers.js reads this file with every tokenizer; a checkpoint may lack it. */
-static Status write_tokenizer_config(const Model *model, const char *folder, Arena *arena,
-                                     Diag *diag) {
-    const ModelAsset *tokenizer = model_asset(model, TOKENIZER_FILE);
-    if (!tokenizer && tokenizer_of_model(model))
+/* Makes a tokenizer.json of the model's vocab.txt, if that is its tokenizer. Of another
+ * one none is made, and a warning says so. */
+static bool make_tokenizer(Text *out, const Model *model, Diag *diag) {
+    Tokenizer *tokenizer = NULL;
+    Diag *aside = diag_create(); /* as above */
+    bool made = false;
+    if (model_asset(model, "vocab.txt") && !model_asset(model, "vocab.json") &&
+        tokenizer_read_model(&tokenizer, model, "", aside) == STATUS_OK)
+        made = tokenizer_vocab_json(out, tokenizer);
+    tokenizer_destroy(tokenizer);
+    diag_destroy(aside);
+    if (!made && tokenizer_of_model(model))
         diag_warn(
             diag, LOC_NONE, NULL,
             "transformers.js reads a tokenizer.json, and the model's tokenizer is in "
             "other files, which go along as they are");
-    if (!tokenizer || model_asset(model, TOKENIZER_CONFIG)) return STATUS_OK;
+    return made;
+}
+
+/* transformers.js reads this file with every tokenizer; a checkpoint may lack it. Of a
+ * vocab.txt the class is BERT's where the model reads token types, which it makes. */
+static Status write_tokenizer_config(const Model *model, const ModelAsset *tokenizer,
+                                     const char *folder, Arena *arena, Diag *diag) {
+    const bool types =
+        model_asset(model, "vocab.txt") && graph_find_input(model->graph, INPUT_TYPES);
     Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);
-    tree_put_string(arena, config, "tokenizer_class", "PreTrainedTokenizerFast");
+    tree_put_string(arena, config, "tokenizer_class",
+                    types ? "BertTokenizer" : "PreTrainedTokenizerFast");
     put_special_tokens(arena, config, tokenizer);
     const Tree *length = tree_get(model->config, "max_position_embeddings");
     if (length && length->kind == TREE_INT)
         tree_put_int(arena, config, "model_max_length", length->integer);
     return json_write(config, path_join(arena, folder, TOKENIZER_CONFIG), diag);
+}
+
+/* What transformers.js reads and the model's own files, which are there, lack. */
+static Status complete_tokenizer(const Model *model, const char *folder, Arena *arena,
+                                 Diag *diag) {
+    Text made = {0};
+    ModelAsset document = {.name = TOKENIZER_FILE};
+    const ModelAsset *tokenizer = model_asset(model, TOKENIZER_FILE);
+    Status status = STATUS_OK;
+    if (!tokenizer && make_tokenizer(&made, model, diag)) {
+        document.data = (const unsigned char *)made.data;
+        document.length = made.length;
+        tokenizer = &document;
+        status = file_write(path_join(arena, folder, TOKENIZER_FILE), made.data,
+                            made.length, diag);
+    }
+    if (status == STATUS_OK && tokenizer && !model_asset(model, TOKENIZER_CONFIG))
+        status = write_tokenizer_config(model, tokenizer, folder, arena, diag);
+    text_free(&made);
+    return status;
 }
 
 /* ---- the format ---- */
@@ -214,7 +250,7 @@ static Status fill_folder(Model *model, const char *folder, const WriteOptions *
     TRY(write_graphs(model, folder, options, &beside, arena, diag));
     TRY(write_config(model, folder, onnx_options(options), beside, arena, diag));
     TRY(assets_write(model, folder, &bytes, &files, diag));
-    return write_tokenizer_config(model, folder, arena, diag);
+    return complete_tokenizer(model, folder, arena, diag);
 }
 
 static Status write(Model *model, const char *path, const WriteOptions *options,

@@ -77,6 +77,16 @@ bool tokenizer_of_model(const Model *model);
 Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *name,
                             Diag *diag);
 
+/* Reads one asset of a model as a tokenizer.json that lies alone. `name` is the model's
+ * in messages. Fails as tokenizer_read does. */
+Status tokenizer_read_asset(Tokenizer **out, const Model *model, const char *asset,
+                            const char *name, Diag *diag);
+
+/* Appends a tokenizer that was read from a vocab.txt as a tokenizer.json, which reads as
+ * the same, for programs that know no other file. False, and nothing appended, where
+ * there is none: of other files, and where two lines of the vocab.txt are equal. */
+bool tokenizer_vocab_json(Text *out, const Tokenizer *self);
+
 /* Frees the tokenizer. NULL is allowed. */
 void tokenizer_destroy(Tokenizer *self);
 

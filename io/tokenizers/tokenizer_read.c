@@ -28,24 +28,24 @@ static Status read_folder(Tokenizer *self, Arena *scratch, const Folder *folder,
 }
 
 /* Reads the file that was named. */
-static Status read_file(Tokenizer *self, Arena *scratch, const char *path, Diag *diag) {
-    const char *slash = strrchr(path, '/'), *ending = strrchr(path, '.');
-    const Folder folder = {.path = path_folder(scratch, path), .given = path};
-    const char *name = slash ? slash + 1 : path;
+static Status read_file(Tokenizer *self, Arena *scratch, const Folder *folder,
+                        const char *name, Diag *diag) {
+    const char *ending = strrchr(name, '.');
     if (ending && strcmp(ending, ".json") == 0)
-        return tokenizer_read_json(self, scratch, &folder, name, diag);
+        return tokenizer_read_json(self, scratch, folder, name, diag);
     if (ending && (strcmp(ending, ".model") == 0 || strcmp(ending, ".spm") == 0))
-        return tokenizer_read_pieces(self, scratch, &folder, name, diag);
-    return tokenizer_read_vocab(self, scratch, &folder, name, diag);
+        return tokenizer_read_pieces(self, scratch, folder, name, diag);
+    return tokenizer_read_vocab(self, scratch, folder, name, diag);
 }
 
-static Status read_any(Tokenizer **out, const char *path, const Folder *folder,
+/* Reads from a folder, or the file `name` in it. */
+static Status read_any(Tokenizer **out, const Folder *folder, const char *name,
                        Diag *diag) {
     Arena *arena = arena_create(), *scratch = arena_create();
     Tokenizer *self = ARENA_NEW(arena, Tokenizer);
     self->arena = arena;
-    const Status status = folder ? read_folder(self, scratch, folder, diag)
-                                 : read_file(self, scratch, path, diag);
+    const Status status = name ? read_file(self, scratch, folder, name, diag)
+                               : read_folder(self, scratch, folder, diag);
     arena_destroy(scratch);
     if (status == STATUS_OK)
         *out = self;
@@ -55,8 +55,13 @@ static Status read_any(Tokenizer **out, const char *path, const Folder *folder,
 }
 
 Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag) {
-    const Folder folder = {.path = path};
-    return read_any(out, path, path_is_folder(path) ? &folder : NULL, diag);
+    if (path_is_folder(path)) return read_any(out, &(Folder){.path = path}, NULL, diag);
+    Arena *arena = arena_create();
+    const char *slash = strrchr(path, '/');
+    const Folder folder = {.path = path_folder(arena, path), .given = path};
+    const Status status = read_any(out, &folder, slash ? slash + 1 : path, diag);
+    arena_destroy(arena);
+    return status;
 }
 
 bool tokenizer_of_model(const Model *model) {
@@ -77,8 +82,17 @@ Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *nam
     files[model->asset_count] = (ModelAsset){"config.json", config.data, config.length};
     const Folder folder = {
         .path = name, .files = files, .file_count = model->asset_count + 1};
-    const Status status = read_any(out, name, &folder, diag);
+    const Status status = read_any(out, &folder, NULL, diag);
     arena_destroy(arena);
     text_free(&config);
     return status;
+}
+
+Status tokenizer_read_asset(Tokenizer **out, const Model *model, const char *asset,
+                            const char *name, Diag *diag) {
+    const ModelAsset *file = model_asset(model, asset);
+    const Folder folder = {.path = name,
+                           .files = file ? file : &(ModelAsset){0},
+                           .file_count = file != NULL};
+    return read_any(out, &folder, asset, diag);
 }
