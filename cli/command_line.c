@@ -23,7 +23,8 @@ static const Flag flags[] = {
                .empty = true)},
     {"jsonl", "FILE",
      F_STRING(Flags, jsonl,
-              "texts to run on: a map with \"text\", and \"text_pair\", on each line")},
+              "texts to run on: a map with \"text\", and \"text_pair\", on each line; - "
+              "reads standard input")},
     {"image", "FILE",
      F_STRINGS(Flags, image, "a PNG or JPEG file to run on; may be given several times")},
     {"preprocessor", "PATH",
@@ -92,7 +93,8 @@ static const Flag flags[] = {
      F_STRINGS(Flags, stop, "ends a text in front of TEXT; may be given several times")},
     {"prompts", "FILE",
      F_STRING(Flags, prompts,
-              "prompts: one on each line, or in a .jsonl a map with \"prompt\"")},
+              "prompts: one on each line, or in a .jsonl a map with \"prompt\"; - reads "
+              "standard input")},
     {"count", "N",
      F_INT(Flags, count, 1, 100000000,
            "texts of each prompt, as JSON Lines; the i-th, from 0, has seed --seed + i")},

@@ -10,6 +10,7 @@
 #include "exec/processor.h"
 #include "exec/run/ranks.h"
 #include "exec/run/reserve.h"
+#include "io/files/file.h"
 #include "session/job.h"
 #include "session/plugin.h"
 
@@ -18,6 +19,25 @@
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Most that is read of standard input, or of another pipe, in place of a file. */
+static const size_t STREAM_BYTES_MAX = (size_t)256 << 20;
+
+/* Lets a path of texts be - for standard input, and a pipe. NULL is allowed. */
+static Status take_stream(const char **path, Diag *diag) {
+    if (!*path) return STATUS_OK;
+    if (strcmp(*path, "-") == 0) *path = "/dev/stdin";
+    const int descriptor = file_descriptor(*path);
+    if (descriptor < 0) return STATUS_OK;
+    return file_keep_stream(descriptor, STREAM_BYTES_MAX, *path, diag);
+}
+
+static Status take_streams(Cli *cli, Diag *diag) {
+    TRY(take_stream(&cli->flags.jsonl, diag));
+    TRY(take_stream(&cli->flags.prompts, diag));
+    if (cli->command->run != command_perplexity) return STATUS_OK;
+    return take_stream(&cli->args[1], diag);
+}
 
 /* Passes of plug-ins, whose code runs from here on. */
 static Status load_plugins(const Flags *flags, Diag *diag) {
@@ -34,6 +54,7 @@ static Status load_plugins(const Flags *flags, Diag *diag) {
 static Status begin_command(Cli *cli, int argc, char **argv, Diag *diag) {
     TRY(cli_parse(cli, argc, argv, diag));
     if (cli->flags.help || cli->flags.version) return STATUS_OK;
+    TRY(take_streams(cli, diag));
     TRY(processor_fix((Processor)cli->flags.processor, diag));
     TRY(products_choose((Products)cli->flags.products, diag));
     TRY(load_plugins(&cli->flags, diag));

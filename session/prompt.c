@@ -19,6 +19,18 @@ Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
                      "expected text: the vocabulary has no token that begins one");
 }
 
+/* Warns of more positions than the configuration says that the model knows. */
+static void warn_of_positions(const Model *model, int64_t count, int64_t made,
+                              Diag *diag) {
+    static const char KEY[] = "max_position_embeddings";
+    const Tree *known = tree_get(model->config, KEY);
+    if (!known || known->kind != TREE_INT || count + made <= known->integer) return;
+    diag_warn(diag, LOC_NONE, NULL,
+              "a prompt of %lld tokens and %lld to make go beyond the %lld positions that "
+              "the model was made for (%s)",
+              (long long)count, (long long)made, (long long)known->integer, KEY);
+}
+
 Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
                               Diag *diag) {
     /* The model's smallest table of positions decides. */
@@ -29,6 +41,7 @@ Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
         const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
         if (rows < most) most = rows;
     }
+    if (most == INT64_MAX) warn_of_positions(model, count, made, diag);
     if (count + made <= most) return STATUS_OK;
     Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, "max_tokens",
                               "expected at most %lld positions, the model's table, found "

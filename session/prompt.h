@@ -11,7 +11,8 @@ Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
                      const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag);
 
 /* Checks that the model's tables of positions hold a prompt of so many tokens and `made`
- * that are made. Fails with STATUS_MODEL. */
+ * that are made. Warns where it has no tables, and its configuration says that it was made
+ * for fewer. Fails with STATUS_MODEL. */
 Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
                               Diag *diag);
 

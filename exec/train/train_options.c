@@ -55,7 +55,9 @@ Status train_check_options(const TrainOptions *options, Diag *diag) {
                              "expected \"name=factor\" or \"prefix*=factor\" with a "
                              "factor of at least 0, found \"%s\"",
                              options->lr_groups.items[i]);
-    return STATUS_OK;
+    if (options->epochs > 0 || options->steps > 0) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, LOC_NONE, "epochs",
+                     "expected at least 1, or a number of steps, found 0");
 }
 
 double train_group_factor(const TrainOptions *options, const char *name) {

@@ -260,7 +260,8 @@ bool name_matches_any(const StringList *patterns, const char *name);
 /* Product of the factors of the `lr_groups` that hold `name`. */
 double train_group_factor(const TrainOptions *options, const char *name);
 
-/* Checks what fields cannot: STATUS_RECIPE for a malformed entry of lr_groups. */
+/* Checks what fields cannot: STATUS_RECIPE for a malformed entry of lr_groups, and
+ * for neither epochs nor steps. */
 Status train_check_options(const TrainOptions *options, Diag *diag);
 
 #endif
