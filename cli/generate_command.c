@@ -206,11 +206,9 @@ typedef struct Translating {
     int64_t most; /* tokens */
 } Translating;
 
-static const char SOURCE[] = "source_tokenizer.json", TARGET[] = "target_tokenizer.json";
-
 /* Whether the model has its own for each language. */
 static bool has_pair(const Model *model) {
-    return model_asset(model, SOURCE) && model_asset(model, TARGET);
+    return model_asset(model, SOURCE_TOKENIZER) && model_asset(model, TARGET_TOKENIZER);
 }
 
 /* Where the tokenizers are: as the flags say, or beside the model; NULL: in it. */
@@ -225,8 +223,8 @@ static Status find_tokenizers(const Translating *t, const char **source,
     *source = flags->tokenizer;
     *target = flags->target_tokenizer ? flags->target_tokenizer : *source;
     if (*source || has_pair(t->model)) return STATUS_OK;
-    *source = path_join(arena, folder, SOURCE);
-    *target = path_join(arena, folder, TARGET);
+    *source = path_join(arena, folder, SOURCE_TOKENIZER);
+    *target = path_join(arena, folder, TARGET_TOKENIZER);
     if (path_is_file(*source) && path_is_file(*target)) return STATUS_OK;
     for (size_t i = 0; i < sizeof ONE / sizeof *ONE; i++) {
         if (!path_is_file(path_join(arena, folder, ONE[i]))) continue;
@@ -239,7 +237,7 @@ static Status find_tokenizers(const Translating *t, const char **source,
         diag, STATUS_USAGE, LOC_NONE, NULL,
         "expected --tokenizer PATH, and --target-tokenizer where the languages have "
         "their own: %s has no tokenizer",
-        folder);
+        model);
     diag_hint(diag, "source_tokenizer.json and target_tokenizer.json, or tokenizer.json, "
                     "are found beside the model");
     return STATUS_USAGE;
@@ -249,7 +247,7 @@ static Status read_source(Translating *t, const char *path, Diag *diag) {
     const char *name = t->cli->args[0];
     if (path) return tokenizer_read(&t->source, path, diag);
     if (has_pair(t->model))
-        return tokenizer_read_asset(&t->source, t->model, SOURCE, name, diag);
+        return tokenizer_read_asset(&t->source, t->model, SOURCE_TOKENIZER, name, diag);
     return tokenizer_read_model(&t->source, t->model, name, diag);
 }
 
@@ -264,7 +262,8 @@ static Status open_tokenizers(Translating *t, Diag *diag) {
     if (target && (!source || strcmp(source, target) != 0))
         return tokenizer_read(&t->target, target, diag);
     if (!source && has_pair(t->model))
-        return tokenizer_read_asset(&t->target, t->model, TARGET, t->cli->args[0], diag);
+        return tokenizer_read_asset(&t->target, t->model, TARGET_TOKENIZER,
+                                    t->cli->args[0], diag);
     t->target = t->source;
     return STATUS_OK;
 }

@@ -268,8 +268,10 @@ Status command_run(const Cli *cli, Diag *diag) {
 
 /* Reads a tokenizer's own file or folder, or that of a model. */
 static Status open_tokenizer(Tokenizer **out, const char *path, Diag *diag) {
-    const char *dot = strrchr(path, '.');
-    const bool file = dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".txt") == 0);
+    static const char *const ENDINGS[] = {".json", ".txt", ".model", ".spm"};
+    bool file = false;
+    for (size_t i = 0; i < sizeof ENDINGS / sizeof *ENDINGS; i++)
+        file |= text_ends_with(path, ENDINGS[i]);
     Model *model;
     if (file || path_is_folder(path)) return tokenizer_read(out, path, diag);
     TRY(model_load(&model, path, ops_table(), false, diag));

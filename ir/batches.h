@@ -107,6 +107,8 @@ struct Batches {
                                        classes; else NULL */
     const TokenNames *vocabulary; /* of texts, of sentence pairs the source's; NULL = not
                                      known */
+    const char *preparation;      /* of images: a preprocessor_config.json that prepares
+                                     them as this data set does; NULL = no images */
     double label_characters;      /* language data: characters that a label stands for, on
                                      average; 0 = not known */
 

@@ -86,6 +86,15 @@ void model_put_asset(Model *model, const char *name, const void *data, size_t le
                                      buf_wrap(bytes, length + 1, free_asset)};
 }
 
+void model_remove_asset(Model *model, const char *name) {
+    int at = 0;
+    while (at < model->asset_count && strcmp(model->assets[at].name, name) != 0) at++;
+    if (at == model->asset_count) return;
+    buf_release(model->assets[at].buf);
+    model->asset_count--;
+    for (; at < model->asset_count; at++) model->assets[at] = model->assets[at + 1];
+}
+
 void model_strip(Model *model) {
     Graph *graph = model->graph;
     for (int i = 0; i < graph->storage_count; i++) {

@@ -42,6 +42,9 @@ const ModelAsset *model_asset(const Model *model, const char *name);
 /* Adds an asset, copied, in place of the one of this name. */
 void model_put_asset(Model *model, const char *name, const void *data, size_t length);
 
+/* Takes an asset out, if there is one of this name. */
+void model_remove_asset(Model *model, const char *name);
+
 /* Drops the data of every storage, so that the model has shapes alone. */
 void model_strip(Model *model);
 

@@ -2,7 +2,7 @@
 #include "session/companions.h"
 
 #include "io/datasets/class_names.h"
-#include "io/files/file.h"
+#include "io/files/path.h"
 #include "io/formats/assets.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
@@ -10,6 +10,48 @@
 #include <string.h>
 
 static const char PREPROCESSOR[] = "preprocessor_config.json";
+
+struct Companions {
+    Model *model;               /* has the files as assets; without weights */
+    const DataEntry *tokenizer; /* where they come from; NULL = there is none */
+    const DataEntry *images, *names;
+    bool *unfit; /* by output: it cannot hold the tokenizer */
+};
+
+/* ---- the data sets that steps read ---- */
+
+/* What the data sets are asked for: whether one has it, and whether it is the same in two
+ * that have. */
+typedef struct Asked {
+    const char *what;
+    bool (*has)(const DataEntry *entry);
+    bool (*same)(const DataEntry *a, const DataEntry *b);
+} Asked;
+
+/* The first one in the order of use that has it. NULL where none has, and, with a
+ * warning, where two differ. */
+static const DataEntry *first_used(const Session *session, const Asked *asked,
+                                   Diag *diag) {
+    const DataEntry *first = NULL;
+    for (int i = 0; i < session->data_count; i++) {
+        const DataEntry *entry = &session->data[i];
+        if (!entry->used || !entry->batches || !asked->has(entry)) continue;
+        if (!first || entry->used < first->used) first = entry;
+    }
+    for (int i = 0; first && i < session->data_count; i++) {
+        const DataEntry *entry = &session->data[i];
+        if (entry == first || !entry->used || !entry->batches || !asked->has(entry) ||
+            asked->same(first, entry))
+            continue;
+        diag_warn(diag, first->at, NULL,
+                  "data sets \"%s\" and \"%s\" have other %s: none go with the model",
+                  first->name, entry->name, asked->what);
+        return NULL;
+    }
+    return first;
+}
+
+/* ---- tokenizers ---- */
 
 /* The text of an option of a data set, NULL when not given or not its format's. */
 static const char *option_of(const DataEntry *entry, const char *name) {
@@ -19,96 +61,144 @@ static const char *option_of(const DataEntry *entry, const char *name) {
     return NULL;
 }
 
-/* ---- tokenizers ---- */
-
-/* Whether a data set's tokens are the model's: those that its note names, or where it has
- * none, no more than it can read. */
-static bool fits(const Model *model, const Batches *data) {
-    if (!data || !data->vocabulary) return false;
-    if (vocabulary_has_note(model)) return vocabulary_is_noted(model, data->vocabulary);
-    return data->vocabulary->count <= graph_vocabulary(model->graph);
+static const char *source_of(const DataEntry *entry) {
+    const char *source = option_of(entry, "source_tokenizer");
+    return source ? source : option_of(entry, "tokenizer");
 }
 
-static bool same_tokens(const TokenNames *a, const TokenNames *b) {
-    bool same = a->count == b->count;
-    for (int64_t i = 0; same && i < a->count; i++)
-        same = strcmp(a->tokens[i], b->tokens[i]) == 0;
-    return same;
+static const char *target_of(const DataEntry *entry) {
+    const char *target = option_of(entry, "target_tokenizer");
+    return target ? target : option_of(entry, "tokenizer");
 }
 
-/* Whether the tokenizer that goes with the model has these tokens. */
-static bool reads_as(const Model *model, const TokenNames *vocabulary) {
+/* Reads a tokenizer; NULL where that fails, which those that need it have told. */
+static Tokenizer *read_tokenizer(const char *path) {
     Tokenizer *tokenizer = NULL;
-    Diag *own = diag_create(); /* one that cannot be read is not taken */
-    bool same = false;
-    if (tokenizer_read_model(&tokenizer, model, "", own) == STATUS_OK) {
-        Arena *arena = arena_create();
-        same = same_tokens(vocabulary_of(tokenizer, arena), vocabulary);
-        arena_destroy(arena);
-        tokenizer_destroy(tokenizer);
-    }
+    Diag *own = diag_create();
+    if (tokenizer_read(&tokenizer, path, own) != STATUS_OK) tokenizer = NULL;
     diag_destroy(own);
+    return tokenizer;
+}
+
+/* Whether two files are the same tokenizer. */
+static bool same_tokenizer(const char *a, const char *b) {
+    if (!a || !b) return a == b;
+    if (strcmp(a, b) == 0) return true;
+    Tokenizer *one = read_tokenizer(a), *two = read_tokenizer(b);
+    const bool same = one && two && tokenizer_cuts_alike(one, two);
+    tokenizer_destroy(one);
+    tokenizer_destroy(two);
     return same;
 }
 
-/* Whether every output can hold the model. */
-static bool can_be_written(const Session *session, const Model *model) {
-    Diag *own = diag_create();
-    bool can = true;
-    for (int i = 0; can && i < session->output_count; i++) {
-        ModelOutput output = session->outputs[i];
-        can = output_check_model(&output, model, own) == STATUS_OK;
-    }
-    diag_destroy(own);
-    return can;
+static bool has_tokenizer(const DataEntry *entry) {
+    return entry->batches->vocabulary && source_of(entry) && target_of(entry);
 }
 
-static void take_tokenizer(const Session *session, const char *path,
-                           const TokenNames *vocabulary, Diag *diag) {
-    Model *model = session->model, *with = model_copy(model);
-    Diag *own = diag_create();
-    assets_read_tokenizer(with, path, own);
-    diag_destroy(own);
-    if (reads_as(with, vocabulary) && can_be_written(session, with))
-        assets_read_tokenizer(model, path, diag);
+static bool same_tokenizers(const DataEntry *a, const DataEntry *b) {
+    return same_tokenizer(source_of(a), source_of(b)) &&
+           same_tokenizer(target_of(a), target_of(b));
+}
+
+/* Whether a data set's tokens are the model's. */
+static bool tokens_fit(const Model *model, const DataEntry *entry) {
+    const TokenNames *tokens = entry->batches->vocabulary;
+    if (vocabulary_has_note(model)) return vocabulary_is_noted(model, tokens);
+    return tokens->count <= graph_vocabulary(model->graph);
+}
+
+/* Whether the model, to which files were added, cuts texts as the file does. `asset`: the
+ * file in it; NULL = all of them. */
+static bool cuts_alike(const Model *model, const char *asset, const char *path) {
+    Tokenizer *file = read_tokenizer(path), *own = NULL;
+    Diag *aside = diag_create();
+    const Status status = asset ? tokenizer_read_asset(&own, model, asset, "", aside)
+                                : tokenizer_read_model(&own, model, "", aside);
+    const bool alike = status == STATUS_OK && file && tokenizer_cuts_alike(own, file);
+    tokenizer_destroy(file);
+    if (status == STATUS_OK) tokenizer_destroy(own);
+    diag_destroy(aside);
+    return alike;
+}
+
+/* Puts a model's assets into another one. */
+static void put_assets(Model *to, const Model *from) {
+    for (int i = 0; i < from->asset_count; i++) {
+        const ModelAsset *asset = &from->assets[i];
+        model_put_asset(to, asset->name, asset->data, asset->length);
+    }
+}
+
+/* Adds the files of a data set's tokenizer, or tokenizers, to the model, whose own ones
+ * stay; false where it would cut texts otherwise with them. */
+static bool add_tokenizer(Model *model, const Model *own, const DataEntry *entry,
+                          Diag *diag) {
+    const char *source = source_of(entry), *target = target_of(entry);
+    if (strcmp(source, target) == 0) {
+        assets_read_tokenizer(model, source, diag);
+        put_assets(model, own);
+        return cuts_alike(model, NULL, source);
+    }
+    assets_read_file(model, source, SOURCE_TOKENIZER, diag);
+    assets_read_file(model, target, TARGET_TOKENIZER, diag);
+    return cuts_alike(model, SOURCE_TOKENIZER, source) &&
+           cuts_alike(model, TARGET_TOKENIZER, target);
+}
+
+static void find_tokenizer(Session *session, Companions *c, Diag *diag) {
+    static const Asked asked = {"tokenizers", has_tokenizer, same_tokenizers};
+    const DataEntry *entry = first_used(session, &asked, diag);
+    if (!entry || !tokens_fit(session->model, entry)) return;
+    Model *with = model_copy(c->model);
+    if (add_tokenizer(with, session->model, entry, diag)) {
+        c->tokenizer = entry;
+        model_swap(with, c->model);
+    } else {
+        diag_warn(diag, entry->at, NULL,
+                  "the tokenizer of data set \"%s\" does not go with the model, whose "
+                  "configuration and files would make it cut texts otherwise",
+                  entry->name);
+    }
     model_destroy(with);
-}
-
-/* Two of them, for sentence pairs; each a tokenizer.json. */
-static void take_pair(Model *model, const char *source, const char *target, Diag *diag) {
-    if (!text_ends_with(source, ".json") || !text_ends_with(target, ".json")) return;
-    assets_read_file(model, source, "source_tokenizer.json", diag);
-    assets_read_file(model, target, "target_tokenizer.json", diag);
-}
-
-static void take_tokens(Session *session, Diag *diag) {
-    Model *model = session->model;
-    for (int i = 0; i < session->data_count; i++) {
-        const DataEntry *entry = &session->data[i];
-        const char *both = option_of(entry, "tokenizer");
-        const char *source = option_of(entry, "source_tokenizer");
-        const char *target = option_of(entry, "target_tokenizer");
-        if (!fits(model, entry->batches)) continue;
-        if (!source) source = both;
-        if (!target) target = both;
-        if (source && target && strcmp(source, target) != 0)
-            take_pair(model, source, target, diag);
-        else if (source)
-            take_tokenizer(session, source, entry->batches->vocabulary, diag);
-        return;
-    }
 }
 
 /* ---- images and classes ---- */
 
-static void take_preprocessor(Session *session, Diag *diag) {
-    for (int i = 0; i < session->data_count; i++) {
-        const char *path = option_of(&session->data[i], "preprocessor");
-        if (!path) continue;
-        if (path_is_folder(path)) path = path_join(session->arena, path, PREPROCESSOR);
-        assets_read_file(session->model, path, PREPROCESSOR, diag);
-        return;
-    }
+static bool has_preparation(const DataEntry *entry) {
+    return entry->batches->preparation != NULL;
+}
+
+static bool same_preparation(const DataEntry *a, const DataEntry *b) {
+    return strcmp(a->batches->preparation, b->batches->preparation) == 0;
+}
+
+static void find_images(const Session *session, Companions *c, Diag *diag) {
+    static const Asked asked = {"ways to prepare images", has_preparation,
+                                same_preparation};
+    const DataEntry *entry = first_used(session, &asked, diag);
+    if (!entry) return;
+    const char *text = entry->batches->preparation;
+    model_put_asset(c->model, PREPROCESSOR, text, strlen(text));
+    c->images = entry;
+}
+
+static bool has_names(const DataEntry *entry) {
+    return entry->batches->class_names != NULL;
+}
+
+static bool same_names(const DataEntry *a, const DataEntry *b) {
+    bool same = a->batches->classes == b->batches->classes;
+    for (int i = 0; same && i < a->batches->classes; i++)
+        same = strcmp(a->batches->class_names[i], b->batches->class_names[i]) == 0;
+    return same;
+}
+
+static void find_names(const Session *session, Companions *c, const Model *planned,
+                       Diag *diag) {
+    static const Asked asked = {"names of classes", has_names, same_names};
+    const DataEntry *entry = first_used(session, &asked, diag);
+    if (entry && entry->batches->classes == graph_classes(planned->graph))
+        c->names = entry;
 }
 
 static void put_names(Model *model, const Batches *data) {
@@ -124,36 +214,77 @@ static void put_names(Model *model, const Batches *data) {
     tree_put(arena, model->config, "label2id", labels);
 }
 
-static void take_names(Session *session) {
-    const int64_t classes = graph_classes(session->model->graph);
-    for (int i = 0; i < session->data_count; i++) {
-        const Batches *data = session->data[i].batches;
-        if (!data || !data->class_names || data->classes != classes) continue;
-        put_names(session->model, data);
-        return;
+/* ---- all of it ---- */
+
+/* Which outputs cannot hold the model with the tokenizer, though they can without. */
+static void find_unfit(const Session *session, Companions *c, const Model *planned,
+                       Diag *diag) {
+    c->unfit = ARENA_ARRAY(session->arena, bool, (size_t)session->output_count + 1);
+    Model *with = model_copy(planned);
+    put_assets(with, c->model);
+    for (int i = 0; c->tokenizer && i < session->output_count; i++) {
+        ModelOutput output = session->outputs[i];
+        Diag *own = diag_create();
+        c->unfit[i] = output_check_model(&output, with, own) != STATUS_OK;
+        diag_destroy(own);
+        if (c->unfit[i])
+            diag_warn(diag, output.at, NULL,
+                      "%s: the tokenizer of data set \"%s\" is left out, as %s cannot "
+                      "hold it",
+                      output.path, c->tokenizer->name, output.format->what);
+    }
+    model_destroy(with);
+}
+
+void companions_find(Session *session, const Model *planned, Diag *diag) {
+    const Model *model = session->model;
+    Companions *c = ARENA_NEW(session->arena, Companions);
+    c->model = model_copy(session->input_shapes);
+    if (!tokenizer_of_model(model) && !model_asset(model, SOURCE_TOKENIZER))
+        find_tokenizer(session, c, diag);
+    if (!model_asset(model, PREPROCESSOR)) find_images(session, c, diag);
+    if (!class_names_given(model->config)) find_names(session, c, planned, diag);
+    find_unfit(session, c, planned, diag);
+    session->companions = c;
+}
+
+/* Whether an asset of the companions is part of the tokenizer. */
+static bool is_of_tokenizer(const ModelAsset *asset) {
+    return strcmp(asset->name, PREPROCESSOR) != 0;
+}
+
+void companions_give(Session *session) {
+    const Companions *c = session->companions;
+    Model *model = session->model;
+    for (int i = 0; c && i < c->model->asset_count; i++) {
+        const ModelAsset *asset = &c->model->assets[i];
+        if (!model_asset(model, asset->name))
+            model_put_asset(model, asset->name, asset->data, asset->length);
+    }
+    if (c && c->names) put_names(model, c->names->batches);
+}
+
+void companions_fit(Session *session, int output) {
+    const Companions *c = session->companions;
+    if (!c || !c->unfit[output]) return;
+    for (int i = 0; i < c->model->asset_count; i++) {
+        const ModelAsset *asset = &c->model->assets[i];
+        if (is_of_tokenizer(asset) && !model_asset(session->input, asset->name))
+            model_remove_asset(session->model, asset->name);
     }
 }
 
-/* Whether the model's configuration names its classes. */
-static bool has_names(const Session *session) {
-    StringList names;
-    Diag *own = diag_create();
-    const Status status =
-        class_names_of(&names, session->model->config, "", session->arena, own);
-    diag_destroy(own);
-    return status != STATUS_OK || names.count > 0;
+void companions_report(const Session *session, Tree *map) {
+    const Companions *c = session->companions;
+    if (!c || !(c->tokenizer || c->images || c->names)) return;
+    Tree *taken = tree_put_map(session->arena, map, "taken");
+    if (c->tokenizer)
+        tree_put_string(session->arena, taken, "tokenizer", c->tokenizer->name);
+    if (c->images)
+        tree_put_string(session->arena, taken, "preprocessor", c->images->name);
+    if (c->names) tree_put_string(session->arena, taken, "class_names", c->names->name);
 }
 
-/* ---- all of it ---- */
-
-/* Whether the model has a tokenizer, or two. */
-static bool has_tokenizer(const Model *model) {
-    return tokenizer_of_model(model) || model_asset(model, "source_tokenizer.json");
-}
-
-void companions_take(Session *session, Diag *diag) {
-    const Model *model = session->model;
-    if (!has_tokenizer(model)) take_tokens(session, diag);
-    if (!model_asset(model, PREPROCESSOR)) take_preprocessor(session, diag);
-    if (!has_names(session)) take_names(session);
+void companions_destroy(Companions *self) {
+    if (self) model_destroy(self->model);
 }

@@ -1,6 +1,7 @@
 /* The library: passes on a model that is there, and recipes from their files. */
 #include "exec/run/reserve.h"
 #include "io/files/yaml.h"
+#include "session/companions.h"
 #include "session/library.h"
 #include "session/plugin.h"
 #include "session/report/run_report.h"
@@ -30,6 +31,7 @@ static Status run_steps(Session *session, Model *model, Diag *diag) {
     TRY(threads_reserve(session->threads, diag));
     TRY(session_plan(session, diag));
     TRY(session_run(session, diag));
+    companions_give(session);
     model_swap(model, session->model);
     return STATUS_OK;
 }

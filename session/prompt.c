@@ -8,7 +8,8 @@ Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
                      const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag) {
     Encoding encoding = {0};
     const Status status = tokenizer_encode_plain(tokenizer, &encoding, prompt, at, diag);
-    const int32_t bos = tokenizer_specials(tokenizer)->bos;
+    const int32_t bos = prompt.length > 0 ? tokenizer_begin(tokenizer)
+                                          : tokenizer_specials(tokenizer)->bos;
     *count = 0;
     *tokens = ARENA_ARRAY(arena, int32_t, encoding.length + 1);
     if (bos >= 0) (*tokens)[(*count)++] = bos;
@@ -25,10 +26,11 @@ static void warn_of_positions(const Model *model, int64_t count, int64_t made,
     static const char KEY[] = "max_position_embeddings";
     const Tree *known = tree_get(model->config, KEY);
     if (!known || known->kind != TREE_INT || count + made <= known->integer) return;
-    diag_warn(diag, LOC_NONE, NULL,
-              "a prompt of %lld tokens and %lld to make go beyond the %lld positions that "
-              "the model was made for (%s)",
-              (long long)count, (long long)made, (long long)known->integer, KEY);
+    diag_warn(
+        diag, LOC_NONE, NULL,
+        "a prompt of %lld tokens and %lld to make go beyond the %lld positions that "
+        "the model was made for (%s)",
+        (long long)count, (long long)made, (long long)known->integer, KEY);
 }
 
 Status prompt_check_positions(const Model *model, int64_t count, int64_t made,

@@ -4,15 +4,16 @@
 
 #include "io/tokenizers/tokenizer.h"
 
-/* A prompt as tokens, in the arena, after the token that begins a text where the
- * vocabulary has one. Fails with STATUS_USAGE when that leaves none, and as
+/* A prompt as tokens, in the arena, behind the token that begins a text where the
+ * tokenizer's template puts one there (tokenizer_begin); of no text that token alone,
+ * where the vocabulary has one. Fails with STATUS_USAGE when that leaves none, and as
  * tokenizer_encode_plain at `at`. */
 Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
                      const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag);
 
 /* Checks that the model's tables of positions hold a prompt of so many tokens and `made`
- * that are made. Warns where it has no tables, and its configuration says that it was made
- * for fewer. Fails with STATUS_MODEL. */
+ * that are made. Warns where it has no tables, and its configuration says that it was
+ * made for fewer. Fails with STATUS_MODEL. */
 Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
                               Diag *diag);
 

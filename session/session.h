@@ -64,6 +64,7 @@ typedef struct SessionOptions {
 
 typedef struct OtherModel OtherModel;
 typedef struct StepReuse StepReuse;
+typedef struct Companions Companions;
 
 /* One entry of the recipe's `data:`. */
 typedef struct DataEntry {
@@ -73,6 +74,7 @@ typedef struct DataEntry {
     void *options;
     Batches *batches;           /* NULL until opened */
     char hash[HASH_TEXT_BYTES]; /* of its files; "" until session_run */
+    int used;                   /* the how-manieth that a step asked for; 0 = none did */
     const OtherModel *compared; /* the latest of the models read when its vocabulary was
                                    compared; NULL = only with the input model */
     bool started;               /* it was compared with that one */
@@ -103,6 +105,7 @@ typedef struct Session {
     int output_count; /* 0 = nothing is written */
     DataEntry *data;
     int data_count;
+    int data_used;       /* how many of them steps asked for */
     const char *source;  /* path of the input model, or what it is built from */
     bool built;          /* from a configuration, with new weights */
     Model *model;        /* the one that the steps change */
@@ -114,8 +117,10 @@ typedef struct Session {
     bool measured;                    /* the start of the reports is known */
     StepReuse *reuse;                 /* where finished steps are kept; NULL = nowhere */
     RunReport planned, report;
-    int failed_step;            /* that ended the run, from 0; -1 = none */
-    GateFault gate;             /* that did not hold; metric NULL = none */
+    Companions *companions; /* what goes with the model (session/companions.h), known at
+                               the end of the plan */
+    int failed_step;        /* that ended the run, from 0; -1 = none */
+    GateFault gate;         /* that did not hold; metric NULL = none */
     char hash[HASH_TEXT_BYTES]; /* of the model that was written */
     int written;                /* number of outputs, from the first, that are in place */
     bool ended;                 /* it failed, and all ranks know */

@@ -117,6 +117,7 @@ static Status find_data(Resources *self, const char *name, const Model *model, L
         DataEntry *entry = &session->data[i];
         if (strcmp(entry->name, name) != 0) continue;
         *out = entry->batches;
+        if (!entry->used) entry->used = ++session->data_used;
         return *out ? session_check_data(session, entry, model, at, diag) : STATUS_OK;
     }
     return diag_fail(diag, STATUS_RECIPE, at, NULL, "unknown data set \"%s\"", name);

@@ -58,6 +58,7 @@ static Status plan_steps(Session *session, Diag *diag) {
         status = pipeline_run(model, &session->recipe, &options, diag);
     for (int i = 0; i < session->output_count && status == STATUS_OK; i++)
         status = output_check_model(&session->outputs[i], model, diag);
+    if (status == STATUS_OK) companions_find(session, model, diag);
     model_destroy(model);
     if (session->measured) memory_foretell(session);
     return status == STATUS_OK ? memory_check(session, diag) : status;
@@ -241,14 +242,20 @@ static Status compare_inputs(Session *session, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Writes the model with what goes along. */
+static Status write_output(Session *session, int i, Diag *diag) {
+    companions_give(session);
+    companions_fit(session, i);
+    return model_save(session->model, &session->outputs[i], diag);
+}
+
 /* Writes the model of a gate that did not hold under other names, and says so behind the
  * gate's error. */
 static Status write_failed(Session *session, Diag *diag) {
-    companions_take(session, diag);
     model_hash(session->model, session->hash);
     for (int i = 0; i < session->output_count; i++) {
         session->outputs[i] = output_of_failed(session->arena, &session->outputs[i]);
-        TRY(model_save(session->model, &session->outputs[i], diag));
+        TRY(write_output(session, i, diag));
         diag_note(diag, "the model is kept as %s", session->outputs[i].path);
     }
     return STATUS_OK;
@@ -324,13 +331,12 @@ Status session_run(Session *session, Diag *diag) {
 
 /* Writes the outputs, unless ranks have come to different models. */
 static Status write_outputs(Session *session, Diag *diag) {
-    companions_take(session, diag);
     model_hash(session->model, session->hash);
     TRY(job_same(session->hash, STATUS_INTERNAL, LOC_NONE, "the model that came out",
                  "this is a defect of compress, or of the machine", diag));
     if (!job_leads()) return STATUS_OK;
     for (; session->written < session->output_count; session->written++)
-        TRY(model_save(session->model, &session->outputs[session->written], diag));
+        TRY(write_output(session, session->written, diag));
     return STATUS_OK;
 }
 
@@ -380,6 +386,7 @@ void session_close(Session *session) {
         model_destroy(other->model);
     for (int i = 0; i < session->data_count; i++)
         batches_destroy(session->data[i].batches);
+    companions_destroy(session->companions);
     model_destroy(session->input_shapes);
     model_destroy(session->input);
     model_destroy(session->model);

@@ -65,6 +65,8 @@ Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model
                            const char *name, Diag *diag) {
     if (path) return tokenizer_read(out, path, diag);
     if (tokenizer_of_model(model)) return tokenizer_read_model(out, model, name, diag);
+    if (model_asset(model, SOURCE_TOKENIZER))
+        return tokenizer_read_asset(out, model, SOURCE_TOKENIZER, name, diag);
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, "tokenizer",
                      "expected a path, as of --tokenizer: %s has no tokenizer", name);
 }

@@ -32,6 +32,13 @@ Status class_names_check(const StringList *names, Loc at, const char *key, Diag 
     return STATUS_OK;
 }
 
+/* LABEL_0 and so on is what transformers writes where nobody named them. */
+static bool is_generic(const char *name) {
+    const size_t length = strlen("LABEL_");
+    return strncmp(name, "LABEL_", length) == 0 && name[length] &&
+           name[length + strspn(name + length, "0123456789")] == 0;
+}
+
 Status class_names_of(StringList *out, const Tree *config, const char *path, Arena *arena,
                       Diag *diag) {
     const Tree *map = tree_get(config, "id2label");
@@ -50,11 +57,24 @@ Status class_names_of(StringList *out, const Tree *config, const char *path, Are
                              "'%.64s'",
                              map->count - 1, value->key);
         names[label] = value->string;
-        /* LABEL_0 and so on is what transformers writes where nobody named them. */
-        named |= strncmp(value->string, "LABEL_", 6) != 0;
+        named |= !is_generic(value->string);
     }
     if (named) *out = (StringList){names, map->count};
     return STATUS_OK;
+}
+
+bool class_names_given(const Tree *config) {
+    const Tree *names = tree_get_nonnull(config, "id2label");
+    const Tree *labels = tree_get_nonnull(config, "label2id");
+    bool given =
+        (names && names->kind != TREE_MAP) || (labels && labels->kind != TREE_MAP);
+    for (const Tree *v = names && names->kind == TREE_MAP ? names->first : NULL; v;
+         v = v->next)
+        given |= v->kind != TREE_STRING || !is_generic(v->string);
+    for (const Tree *v = labels && labels->kind == TREE_MAP ? labels->first : NULL; v;
+         v = v->next)
+        given |= !is_generic(v->key);
+    return given;
 }
 
 Status class_names_read(StringList *out, const char *path, Arena *arena, Diag *diag) {

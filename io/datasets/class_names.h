@@ -13,6 +13,10 @@ Status class_names_read(StringList *out, const char *path, Arena *arena, Diag *d
 Status class_names_of(StringList *out, const Tree *config, const char *path, Arena *arena,
                       Diag *diag);
 
+/* Whether a configuration names its classes, by `id2label` or by `label2id`, otherwise
+ * than LABEL_0, LABEL_1, ... */
+bool class_names_given(const Tree *config);
+
 /* Label of a name, -1 when there is none. */
 int64_t class_names_find(const StringList *names, const char *name);
 

@@ -8,6 +8,7 @@
 #include "io/datasets/augment.h"
 #include "io/datasets/dataset.h"
 #include "io/datasets/gzip.h"
+#include "io/datasets/preprocess.h"
 #include "ir/random.h"
 
 #include <inttypes.h>
@@ -210,9 +211,22 @@ static double list_value(const RealList *list, int64_t channel, double fallback)
     return list->items[list->count == 1 ? 0 : channel];
 }
 
+/* How to prepare an image alike, where it has as many channels as pictures have. */
+static void set_preparation(IdxData *data, const IdxOptions *options) {
+    Preprocess preprocess = preprocess_default;
+    if (data->channels != 1 && data->channels != 3) return;
+    for (int c = 0; c < 3; c++) {
+        const int64_t channel = data->channels == 1 ? 0 : c;
+        preprocess.mean[c] = list_value(&options->mean, channel, 0.0);
+        preprocess.std[c] = list_value(&options->std, channel, 1.0);
+    }
+    data->base.preparation = preprocess_text(data->arena, &preprocess);
+}
+
 static Status table_fill(IdxData *data, const IdxOptions *options, Loc at, Diag *diag) {
     TRY(list_check(&options->mean, "mean", data->channels, at, diag));
     TRY(list_check(&options->std, "std", data->channels, at, diag));
+    set_preparation(data, options);
     data->table = arena_array(data->arena, (size_t)data->channels, sizeof *data->table);
     for (int64_t c = 0; c < data->channels; c++) {
         double mean = list_value(&options->mean, c, 0.0);

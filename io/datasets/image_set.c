@@ -377,6 +377,7 @@ static Status set_fill(ImageSet *set, const ImageKeys *keys, Loc at, Diag *diag)
     TRY(find_size(set, diag));
     if (set->augment.resized_crop.count > 0) set->view.size = view_size;
     fill_values(set);
+    set->base.preparation = preprocess_text(set->arena, &set->preprocess);
     const bool keep = kept_bytes(set) <= (double)keys->memory * (1 << 20);
     if (keep && set->view.size)
         set->originals = memory_alloc((size_t)set->base.count, sizeof *set->originals);

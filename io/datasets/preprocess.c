@@ -241,3 +241,53 @@ Status preprocess_parse(Preprocess *out, const char *name, const char *text,
     TRY(json_parse(&root, arena, name, text, length, diag));
     return read_config(out, root, name, diag);
 }
+
+/* ---- writing ---- */
+
+static void put_sides(Arena *arena, Tree *map, const char *key, int64_t rows,
+                      int64_t cols) {
+    Tree *sides = tree_put_map(arena, map, key);
+    tree_put_int(arena, sides, "height", rows);
+    tree_put_int(arena, sides, "width", cols);
+}
+
+static void put_triple(Arena *arena, Tree *map, const char *key, const double value[3]) {
+    Tree *list = tree_put_list(arena, map, key);
+    for (int c = 0; c < 3; c++) {
+        Tree *item = tree_new(arena, TREE_FLOAT, LOC_NONE);
+        item->real = value[c];
+        tree_append(arena, list, NULL, LOC_NONE, item);
+    }
+}
+
+static void put_size(Arena *arena, Tree *map, const Preprocess *p) {
+    const bool crop = p->crop_rows > 0;
+    tree_put_bool(arena, map, "do_resize", p->resize != RESIZE_NONE);
+    if (p->resize == RESIZE_SHORTEST)
+        tree_put_int(arena, tree_put_map(arena, map, "size"), "shortest_edge", p->rows);
+    else if (p->resize == RESIZE_EXACT)
+        put_sides(arena, map, "size", p->rows, p->cols);
+    if (p->resize != RESIZE_NONE)
+        tree_put_int(arena, map, "resample", p->resample == RESAMPLE_BICUBIC ? 3 : 2);
+    tree_put_bool(arena, map, "do_center_crop", crop);
+    if (crop) put_sides(arena, map, "crop_size", p->crop_rows, p->crop_cols);
+}
+
+const char *preprocess_text(Arena *arena, const Preprocess *preprocess) {
+    Text text = {0};
+    Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
+    const char *class = preprocess->resize == RESIZE_SHORTEST ? "CLIPImageProcessor"
+                        : preprocess->crop_rows > 0           ? "DeiTImageProcessor"
+                                                              : "ViTImageProcessor";
+    tree_put_string(arena, map, "image_processor_type", class);
+    put_size(arena, map, preprocess);
+    tree_put_bool(arena, map, "do_rescale", true);
+    tree_put_real(arena, map, "rescale_factor", preprocess->rescale);
+    tree_put_bool(arena, map, "do_normalize", true);
+    put_triple(arena, map, "image_mean", preprocess->mean);
+    put_triple(arena, map, "image_std", preprocess->std);
+    tree_print_json(&text, map, 2);
+    const char *copy = arena_strdup(arena, text.data);
+    text_free(&text);
+    return copy;
+}

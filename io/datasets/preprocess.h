@@ -38,6 +38,10 @@ Status preprocess_read(Preprocess *out, const char *path, Arena *arena, Diag *di
 Status preprocess_parse(Preprocess *out, const char *name, const char *text,
                         size_t length, Arena *arena, Diag *diag);
 
+/* A preprocessor_config.json, in the arena, of the first of Hugging Face's classes that
+ * knows all of it; reading it gives the same. */
+const char *preprocess_text(Arena *arena, const Preprocess *preprocess);
+
 /* Rows and columns that an image gets. False when they are too many. */
 bool preprocess_size(const Preprocess *preprocess, int64_t *rows, int64_t *cols);
 

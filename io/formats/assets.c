@@ -81,10 +81,10 @@ void assets_read_file(Model *model, const char *path, const char *name, Diag *di
 static const char *tokens_name(const char *path) {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
+    if (text_ends_with(name, ".json")) return "tokenizer.json";
     for (const AssetKind *kind = asset_kinds; kind->name; kind++)
         if (kind->part == ASSET_TOKENS && strcmp(kind->name, name) == 0)
             return kind->name;
-    if (text_ends_with(name, ".json")) return "tokenizer.json";
     if (text_ends_with(name, ".model") || text_ends_with(name, ".spm"))
         return "tokenizer.model";
     return "vocab.txt";

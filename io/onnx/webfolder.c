@@ -116,32 +116,35 @@ static const struct {
     {"</s>", "eos_token"},  {"<|endoftext|>", "eos_token"},
 };
 
+static void put_missing(Arena *arena, Tree *config, const char *key, const char *value) {
+    if (!tree_get_nonnull(config, key)) tree_put_string(arena, config, key, value);
+}
+
 /* What tokenizer.json tells of them: texts of unequal length need one to pad with. */
-static void put_special_tokens(Arena *arena, Tree *config, const ModelAsset *tokenizer) {
-    Diag *aside = diag_create(); /* whoever reads the tokenizer will say what is wrong */
-    Tree *document = NULL;
-    if (json_parse(&document, arena, tokenizer->name, tokenizer->data, tokenizer->length,
-                   aside) != STATUS_OK)
-        document = NULL;
-    const Tree *tokens = tree_get_nonnull(document, "added_tokens");
+static void put_special_tokens(Arena *arena, Tree *config, const Tree *tokenizer) {
+    const Tree *tokens = tree_get_nonnull(tokenizer, "added_tokens");
     for (const Tree *token = tokens ? tokens->first : NULL; token; token = token->next) {
         const Tree *content = tree_get(token, "content");
         for (size_t i = 0; i < sizeof SPECIAL / sizeof *SPECIAL; i++)
             if (content && content->kind == TREE_STRING &&
                 strcmp(content->string, SPECIAL[i].content) == 0)
-                tree_put_string(arena, config, SPECIAL[i].key, content->string);
+                put_missing(arena, config, SPECIAL[i].key, content->string);
     }
-    const Tree *pad = tree_get(tree_get_nonnull(document, "padding"), "pad_token");
+    const Tree *pad = tree_get(tree_get_nonnull(tokenizer, "padding"), "pad_token");
     if (pad && pad->kind == TREE_STRING)
-        tree_put_string(arena, config, "pad_token", pad->string);
-    diag_destroy(aside);
+        put_missing(arena, config, "pad_token", pad->string);
+}
+
+static void warn_of_tokenizer(const char *found, Diag *diag) {
+    diag_warn(diag, LOC_NONE, NULL, "transformers.js reads a tokenizer.json, and %s",
+              found);
 }
 
 /* Makes a tokenizer.json of the model's vocab.txt, if that is its tokenizer. Of another
  * one none is made, and a warning says so. */
 static bool make_tokenizer(Text *out, const Model *model, Diag *diag) {
     Tokenizer *tokenizer = NULL;
-    Diag *aside = diag_create(); /* as above */
+    Diag *aside = diag_create(); /* whoever reads the tokenizer will say what is wrong */
     bool made = false;
     if (model_asset(model, "vocab.txt") && !model_asset(model, "vocab.json") &&
         tokenizer_read_model(&tokenizer, model, "", aside) == STATUS_OK)
@@ -149,25 +152,43 @@ static bool make_tokenizer(Text *out, const Model *model, Diag *diag) {
     tokenizer_destroy(tokenizer);
     diag_destroy(aside);
     if (!made && tokenizer_of_model(model))
-        diag_warn(
-            diag, LOC_NONE, NULL,
-            "transformers.js reads a tokenizer.json, and the model's tokenizer is in "
-            "other files, which go along as they are");
+        warn_of_tokenizer("the model's tokenizer is in other files, which go along as "
+                          "they are",
+                          diag);
+    if (!made && model_asset(model, SOURCE_TOKENIZER))
+        warn_of_tokenizer("the model has two, which go along as they are", diag);
     return made;
 }
 
-/* transformers.js reads this file with every tokenizer; a checkpoint may lack it. Of a
- * vocab.txt the class is BERT's where the model reads token types, which it makes. */
-static Status write_tokenizer_config(const Model *model, const ModelAsset *tokenizer,
+/* A file of the model as a map; an empty one where it has none. */
+static Tree *read_map(Arena *arena, const char *name, const void *data, size_t length) {
+    Diag *aside = diag_create();
+    Tree *map = NULL;
+    const Status status =
+        data ? json_parse(&map, arena, name, data, length, aside) : STATUS_FORMAT;
+    diag_destroy(aside);
+    return status == STATUS_OK && map->kind == TREE_MAP
+               ? map
+               : tree_new(arena, TREE_MAP, LOC_NONE);
+}
+
+/* transformers.js reads this file with every tokenizer; a checkpoint may lack it, or what
+ * is read there. Of a vocab.txt the class is BERT's where the model reads token types,
+ * which it makes. */
+static Status write_tokenizer_config(const Model *model, const Tree *tokenizer,
                                      const char *folder, Arena *arena, Diag *diag) {
+    const ModelAsset *own = model_asset(model, TOKENIZER_CONFIG);
     const bool types =
         model_asset(model, "vocab.txt") && graph_find_input(model->graph, INPUT_TYPES);
-    Tree *config = tree_new(arena, TREE_MAP, LOC_NONE);
-    tree_put_string(arena, config, "tokenizer_class",
-                    types ? "BertTokenizer" : "PreTrainedTokenizerFast");
+    Tree *config =
+        read_map(arena, TOKENIZER_CONFIG, own ? own->data : NULL, own ? own->length : 0);
+    const int before = config->count;
+    put_missing(arena, config, "tokenizer_class",
+                types ? "BertTokenizer" : "PreTrainedTokenizerFast");
     put_special_tokens(arena, config, tokenizer);
+    if (own && config->count == before) return STATUS_OK;
     const Tree *length = tree_get(model->config, "max_position_embeddings");
-    if (length && length->kind == TREE_INT)
+    if (length && length->kind == TREE_INT && !tree_get(config, "model_max_length"))
         tree_put_int(arena, config, "model_max_length", length->integer);
     return json_write(config, path_join(arena, folder, TOKENIZER_CONFIG), diag);
 }
@@ -176,17 +197,18 @@ static Status write_tokenizer_config(const Model *model, const ModelAsset *token
 static Status complete_tokenizer(const Model *model, const char *folder, Arena *arena,
                                  Diag *diag) {
     Text made = {0};
-    ModelAsset document = {.name = TOKENIZER_FILE};
-    const ModelAsset *tokenizer = model_asset(model, TOKENIZER_FILE);
+    const ModelAsset *own = model_asset(model, TOKENIZER_FILE);
     Status status = STATUS_OK;
-    if (!tokenizer && make_tokenizer(&made, model, diag)) {
-        document.data = (const unsigned char *)made.data;
-        document.length = made.length;
-        tokenizer = &document;
+    if (!own && !make_tokenizer(&made, model, diag)) return STATUS_OK;
+    const Tree *tokenizer = read_map(arena, TOKENIZER_FILE, own ? own->data : made.data,
+                                     own ? own->length : made.length);
+    if (tree_is_string(tree_get(tree_get_nonnull(tokenizer, "model"), "type"),
+                       "Characters"))
+        warn_of_tokenizer("does not know one of characters, as the model's is", diag);
+    if (!own)
         status = file_write(path_join(arena, folder, TOKENIZER_FILE), made.data,
                             made.length, diag);
-    }
-    if (status == STATUS_OK && tokenizer && !model_asset(model, TOKENIZER_CONFIG))
+    if (status == STATUS_OK)
         status = write_tokenizer_config(model, tokenizer, folder, arena, diag);
     text_free(&made);
     return status;

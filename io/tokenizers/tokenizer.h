@@ -77,10 +77,18 @@ bool tokenizer_of_model(const Model *model);
 Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *name,
                             Diag *diag);
 
+/* Assets of a model that translates with a tokenizer for each language. */
+#define SOURCE_TOKENIZER "source_tokenizer.json"
+#define TARGET_TOKENIZER "target_tokenizer.json"
+
 /* Reads one asset of a model as a tokenizer.json that lies alone. `name` is the model's
  * in messages. Fails as tokenizer_read does. */
 Status tokenizer_read_asset(Tokenizer **out, const Model *model, const char *asset,
                             const char *name, Diag *diag);
+
+/* Whether two tokenizers have the same tokens and cut texts alike: a dozen of texts and
+ * pairs that tell the kinds, rules and templates apart. */
+bool tokenizer_cuts_alike(const Tokenizer *a, const Tokenizer *b);
 
 /* Appends a tokenizer that was read from a vocab.txt as a tokenizer.json, which reads as
  * the same, for programs that know no other file. False, and nothing appended, where

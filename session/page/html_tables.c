@@ -48,9 +48,10 @@ static void add_best(Text *text, const Tree *best) {
 }
 
 /* The number by which a step tells its worth; none = an empty cell. */
-static void add_worth(Text *text, Arena *arena, const RunStep *step,
+static void add_worth(Text *text, Arena *arena, const Run *run, const RunStep *step,
                       const RunMetricKind *kind) {
-    const double value = kind ? run_step_metric(step, kind, NULL) : (double)NAN;
+    const char *data = NULL;
+    const double value = kind ? run_step_metric(step, kind, &data) : (double)NAN;
     const double share = run_number(step->record, "flops_share");
     const double loss = run_number(step->record, "last_loss");
     text_add(text, "<td class=\"num\">");
@@ -58,6 +59,11 @@ static void add_worth(Text *text, Arena *arena, const RunStep *step,
         text_add(text, "%s", summary_metric(arena, kind, value));
     else if (!isnan(loss) && fabs(loss) < 1e6)
         text_add(text, "<small>loss %.4f</small>", loss);
+    if (!isnan(value) && run_measures_several(run)) {
+        text_add(text, "<small>");
+        markup_clip(text, data, 60);
+        text_add(text, "</small>");
+    }
     add_best(text, tree_get(step->record, "best"));
     if (share >= 0 && share < 1e3)
         text_add(text, "<small>at %.1f %% of the FLOPs</small>", 100 * share);
@@ -87,7 +93,7 @@ static void add_step(Text *text, Arena *arena, const Run *run, int index,
              " wide");
     add_size(text, summary_flops(arena, step->size.flops), before.flops, step->size.flops,
              " wide");
-    add_worth(text, arena, step, kind);
+    add_worth(text, arena, run, step, kind);
     text_add(text, "<td class=\"num wide\">%s</td></tr>\n",
              step->reused ? "reused" : summary_seconds(arena, step->seconds));
 }

@@ -108,6 +108,20 @@ static void add_runs(Text *text, Arena *arena, const Run *runs, int count) {
     text_add(text, "\n");
 }
 
+/* What a step measured, and on which data set where there are several. */
+static void add_measured(Text *text, Arena *arena, const Run *run, const RunStep *step,
+                         const RunMetricKind *kind) {
+    const char *data = NULL;
+    const double value = kind ? run_step_metric(step, kind, &data) : (double)NAN;
+    if (isnan(value) || !run_measures_several(run)) {
+        add_cell(text, isnan(value) ? "" : summary_metric(arena, kind, value));
+        return;
+    }
+    text_add(text, " %s ", summary_metric(arena, kind, value));
+    markup_code(text, data, 60);
+    text_add(text, " |");
+}
+
 static void add_steps(Text *text, Arena *arena, const Run *run) {
     const RunMetricKind *kind = run_main_metric(run);
     if (run->count == 0) return;
@@ -118,13 +132,12 @@ static void add_steps(Text *text, Arena *arena, const Run *run) {
              kind ? kind->title : "");
     for (int i = 0; i < run->count && i < STEPS_MOST; i++) {
         const RunStep *step = &run->steps[i];
-        const double value = kind ? run_step_metric(step, kind, NULL) : (double)NAN;
         text_add(text, "| %d | ", i + 1);
         markup_code(text, step->title, 60);
         text_add(text, "%s |", step->failed ? " did not hold" : "");
         add_cell(text, summary_count(arena, step->size.parameters));
         add_cell(text, summary_flops(arena, step->size.flops));
-        add_cell(text, isnan(value) ? "" : summary_metric(arena, kind, value));
+        add_measured(text, arena, run, step, kind);
         add_cell(text, step->reused ? "reused" : summary_seconds(arena, step->seconds));
         text_add(text, "\n");
     }

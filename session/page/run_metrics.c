@@ -44,6 +44,18 @@ double run_step_metric(const RunStep *step, const RunMetricKind *kind,
     return fabs(value) <= METRIC_MOST ? value : (double)NAN;
 }
 
+bool run_measures_several(const Run *run) {
+    const char *first = NULL;
+    for (int i = 0; i < run->count; i++) {
+        const RunStep *step = &run->steps[i];
+        const char *set = run_string(step->record, "data");
+        if (!set || strcmp(step->pass, "evaluate") != 0) continue;
+        if (first && strcmp(first, set) != 0) return true;
+        first = set;
+    }
+    return false;
+}
+
 /* The rest of a row whose first step is `first`. Measured once, it is of the model before
  * where a later step may change the model. */
 static void finish_metric(RunMetric *metric, const Run *run, int first) {

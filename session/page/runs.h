@@ -79,6 +79,9 @@ const RunMetricKind *run_metric_kind(const char *key);
  * asked for. */
 double run_step_metric(const RunStep *step, const RunMetricKind *kind, const char **data);
 
+/* Whether the run measured on several data sets. */
+bool run_measures_several(const Run *run);
+
 /* A kind on one data set, at the first and at the last step that measured it; NAN = not
  * measured before the model changed, or after. */
 typedef struct RunMetric {

@@ -417,8 +417,7 @@ static void add_metrics(TableMaker *m) {
                                                    list.data[i] ? list.data[i] : "?")
                                     : list.metric[i];
         add_column(m, name, UNIT_METRIC,
-                   (ColumnSource){.metric = list.metric[i],
-                                  .data = same > 1 ? list.data[i] : NULL});
+                   (ColumnSource){.metric = list.metric[i], .data = list.data[i]});
     }
 }
 

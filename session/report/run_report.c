@@ -6,6 +6,7 @@
 #include "exec/run/ticker.h"
 #include "io/files/json.h"
 #include "ir/version.h"
+#include "session/companions.h"
 
 #include <errno.h>
 #include <string.h>
@@ -173,6 +174,7 @@ static void put_output(const Session *session, Tree *map) {
     Arena *arena = session->arena;
     Tree *output = tree_put_map(arena, map, "output");
     if (*session->hash) tree_put_string(arena, output, "hash", session->hash);
+    companions_report(session, output);
     Tree *files = tree_put_list(arena, output, "files");
     for (int i = 0; i < session->output_count; i++) {
         const ModelOutput *file = &session->outputs[i];
