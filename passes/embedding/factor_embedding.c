@@ -400,6 +400,7 @@ static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
         return status;
     }
     Arena *arena = f->ctx->arena;
+    double lost = error.relative; /* of what the decomposition keeps as much as it can */
     if (f->weights) {
         FactorError weighted;
         const Status measured = factor_measure(&weighted, &f->scaled, &f->scaled_left,
@@ -409,10 +410,11 @@ static Status use_factors(Factor *f, const Tensor *table, const Tsvd *found,
             return measured;
         }
         tree_put_real(arena, f->ctx->record, "weighted_error", weighted.relative);
+        lost = weighted.relative;
     }
     tree_put_real(arena, f->ctx->record, "error", error.absolute);
     tree_put_real(arena, f->ctx->record, "relative_error", error.relative);
-    tree_put_real(arena, f->ctx->record, "energy", 1 - error.relative * error.relative);
+    tree_put_real(arena, f->ctx->record, "energy", 1 - lost * lost);
     f->ctx->exact = error.row <= EXACT_ROW;
     return apply(f, tensor_retain(&found->left), right, diag);
 }
