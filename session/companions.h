@@ -27,6 +27,7 @@ void companions_fit(Session *session, int i);
 /* Puts into a map what was found and in which data set. */
 void companions_report(const Session *session, Tree *map);
 
+/* Frees the files. NULL is allowed. */
 void companions_destroy(Companions *self);
 
 #endif

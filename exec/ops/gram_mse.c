@@ -4,20 +4,23 @@
  *
  * Rows of x and of the teacher are divided by their L2 norm (rows of zeros stay zero);
  * G = u u^T of the unit rows of a sample, H likewise from the teacher; the loss is
- * weight * mean over samples and T*T entries of (G - H)^2. With F = 4 weight (G - H) /
- * (N T T): du = F u, dx = (du - u (u . du)) / norm. The teacher gets no gradient. Windows
- * are to all of this what samples are; of rows [N, D] there is one sample, of which they
- * are the tokens. */
+ * weight * mean over samples and the K*K entries of tokens that count of (G - H)^2, 0 for
+ * a sample without any. With F = 4 weight (G - H) / (N K K): du = F u, dx = (du - u (u .
+ * du)) / norm. The teacher gets no gradient. Windows are to all of this what samples are;
+ * of rows [N, D] there is one sample, of which they are the tokens. */
 #include "exec/infer.h"
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/relation_window.h"
 #include "exec/ops/unit_rows.h"
 
-enum { X, TEACHER };
+#include <string.h>
+
+enum { X, TEACHER, MASK };
 
 static const Operand OPERANDS[] = {
     {"x", OPERAND_REQUIRED, "student's [N, T, D]"},
     {"teacher", OPERAND_CONSTANT, "teacher's [N, T, E]; no gradient"},
+    {"mask", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N, T]: 0 = token is left out"},
     {NULL},
 };
 
@@ -41,6 +44,7 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     if (!isfinite(weight))
         return infer_fail_attr(node, "weight", diag, "a finite number, found %g", weight);
     TRY(relation_check_window(node, ((const GramMseAttrs *)node->attrs)->window, diag));
+    if (node->in[MASK]) TRY(infer_shape(node, MASK, 2, dim, diag));
     *out = real_type(0, node->in[0]->type.dim);
     return STATUS_OK;
 }
@@ -87,13 +91,36 @@ static size_t scratch_bytes(const Call *call) {
     return gram_open(call).bytes;
 }
 
-/* Unit rows and G - H of sample n; the student's norms stay in g->inverse. */
+/* The mask of a group's tokens, NULL when all count. */
+static const int32_t *group_mask(const Call *call, int64_t n) {
+    const int32_t *mask = call->in[X].rank == 3 ? call->in[MASK].data : NULL;
+    return mask ? mask + n * compared_tokens(call) : NULL;
+}
+
+/* What an entry of a group weighs: all of them by those that count, 1 without a mask. */
+static double entry_weight(const Call *call, int64_t n) {
+    const int32_t *mask = group_mask(call, n);
+    const int64_t tokens = compared_tokens(call);
+    int64_t kept = mask ? 0 : tokens;
+    for (int64_t i = 0; mask && i < tokens; i++) kept += mask[i] != 0;
+    const double share = kept ? (double)tokens / (double)kept : 0;
+    return share * share;
+}
+
+/* Unit rows and G - H of sample n, 0 where a token is left out; the student's norms stay
+ * in g->inverse. */
 static void compare(const Call *call, const Gram *g, int64_t n) {
     const int64_t t = g->tokens, d = g->width, e = g->teacher_width;
     const REAL *x = (const REAL *)call->in[X].data + n * t * d;
     const REAL *teacher = (const REAL *)call->in[TEACHER].data + n * t * e;
     unit_rows(t, e, teacher, g->teacher, g->inverse);
     unit_rows(t, d, x, g->unit, g->inverse);
+    const int32_t *mask = group_mask(call, n);
+    for (int64_t i = 0; mask && i < t; i++) {
+        if (mask[i]) continue;
+        memset(g->unit + i * d, 0, (size_t)d * sizeof(REAL));
+        memset(g->teacher + i * e, 0, (size_t)e * sizeof(REAL));
+    }
     gemm(false, true, t, t, d, 1, g->unit, d, g->unit, d, 0, g->difference, t);
     gemm(false, true, t, t, e, -1, g->teacher, e, g->teacher, e, 1, g->difference, t);
 }
@@ -110,10 +137,11 @@ static void forward(const Call *call) {
     const Gram g = gram_open(call);
     double total = 0;
     for (int64_t n = 0; n < compared_groups(call); n++) {
+        const double weight = entry_weight(call, n);
         compare(call, &g, n);
         for (int64_t i = 0; i < g.tokens; i++) {
             const REAL *row = g.difference + i * g.tokens;
-            total += (double)row_dot(row, row, g.tokens);
+            total += weight * (double)row_dot(row, row, g.tokens);
         }
     }
     *(REAL *)call->out.data = (REAL)(mean_factor(call) * total);
@@ -128,7 +156,8 @@ static void backward(const Call *call) {
     if (!call->d_in[X].data) return;
     for (int64_t n = 0; n < compared_groups(call); n++) {
         compare(call, &g, n);
-        gemm(false, false, t, d, t, factor, g.difference, t, g.unit, d, 0, g.d_unit, d);
+        gemm(false, false, t, d, t, (REAL)entry_weight(call, n) * factor, g.difference, t,
+             g.unit, d, 0, g.d_unit, d);
         unit_gradient(t, d, g.unit, g.inverse, g.d_unit);
         put_row((REAL *)call->d_in[X].data + n * t * d, g.d_unit, t * d, accumulate);
     }
@@ -142,7 +171,7 @@ OP_RECORD(gram_mse) = {
     .attrs_size = sizeof(GramMseAttrs),
     .defaults = &DEFAULTS,
     .traits = OP_LOSS,
-    .reads = READS_IN(X) | READS_IN(TEACHER),
+    .reads = READS_IN(X) | READS_IN(TEACHER) | READS_IN(MASK),
     .infer = infer,
     .flops = flops,
 };

@@ -1,9 +1,11 @@
 /* relation_cross_entropy: how each token relates to the others, student against teacher.
  *
  * Per sample R = softmax(x y^T / sqrt(D)) by rows, T likewise from the teacher over
- * sqrt(E); the loss is the mean over rows and samples of -sum_j T_ij log R_ij. The
- * gradient of the student's scores x y^T / sqrt(D) is (R - T) / (N T). The teacher gets
- * none. Windows are to all of this what samples are.
+ * sqrt(E), both over the tokens that count; a sample's loss is the mean over its rows
+ * that count of -sum_j T_ij log R_ij, 0 where none does, the result the mean over
+ * samples. With K_n rows that count the gradient of the student's scores x y^T / sqrt(D)
+ * is (R - T) / (N K_n). The teacher gets none. Windows are to all of this what samples
+ * are.
  *
  * Rows of scores are filled up to whole vectors: with 49 tokens of a window, what remains
  * beside them would cost as much as the rest. */
@@ -14,9 +16,10 @@
 #include "exec/ops/relation_window.h"
 #include "exec/ops/score_block.h"
 
-enum { X, Y, TEACHER_X, TEACHER_Y };
+enum { X, Y, TEACHER_X, TEACHER_Y, MASK };
 
-/* Fills up rows: has no share in a softmax, and its product with 0 is 0. */
+/* Fills up rows, and stands for tokens that are left out: has no share in a softmax, and
+ * its product with 0 is 0. */
 static const REAL OUTSIDE = (REAL)-1e30;
 
 static const Operand OPERANDS[] = {
@@ -24,6 +27,7 @@ static const Operand OPERANDS[] = {
     {"y", OPERAND_REQUIRED, "student's [N, T, D]; may be x itself"},
     {"teacher_x", OPERAND_CONSTANT, "teacher's [N, T, E]; no gradient"},
     {"teacher_y", OPERAND_CONSTANT, "teacher's [N, T, E]; no gradient"},
+    {"mask", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N, T]: 0 = token is left out"},
     {NULL},
 };
 
@@ -52,8 +56,24 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_dim(node, TEACHER_X, 1, dim[1], "the tokens of x", diag));
     TRY(infer_shape(node, TEACHER_Y, 3, node->in[TEACHER_X]->type.dim, diag));
     TRY(relation_check_window(node, ((const RelationAttrs *)node->attrs)->window, diag));
+    if (node->in[MASK]) TRY(infer_shape(node, MASK, 2, dim, diag));
     *out = real_type(0, node->in[0]->type.dim);
     return STATUS_OK;
+}
+
+/* Whether a token, counted over all samples, counts. */
+static bool token_counts(const Call *call, int64_t token) {
+    const int32_t *mask = call->in[MASK].data;
+    return !mask || mask[token] != 0;
+}
+
+/* What a row of a group weighs: all its rows by those that count, 1 without a mask. */
+static double row_weight(const Call *call, int64_t group) {
+    const int64_t tokens = related_tokens(call);
+    int64_t kept = 0;
+    for (int64_t i = group * tokens; i < (group + 1) * tokens; i++)
+        kept += token_counts(call, i);
+    return kept ? (double)tokens / (double)kept : 0;
 }
 
 static double flops(const Call *call) {
@@ -83,8 +103,12 @@ static void relate(const Call *call, int x, int64_t first, int64_t rows, REAL *s
     const REAL *b = (const REAL *)call->in[x + 1].data + first / tokens * tokens * width;
     gemm(false, true, rows, tokens, width, (REAL)(1 / sqrt((double)width)), a, width, b,
          width, 0, scores, stride);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = tokens; j < stride; j++) scores[r * stride + j] = OUTSIDE;
+    for (int64_t r = 0; r < rows; r++) {
+        REAL *row = scores + r * stride;
+        for (int64_t j = 0; call->in[MASK].data && j < tokens; j++)
+            if (!token_counts(call, first / tokens * tokens + j)) row[j] = OUTSIDE;
+        for (int64_t j = tokens; j < stride; j++) row[j] = OUTSIDE;
+    }
 }
 
 /* Sum of exp(x[j] - shift). n is a multiple of LANE_COUNT here and below. */
@@ -120,8 +144,9 @@ static double forward_block(const Call *call, int64_t first, int64_t rows, REAL 
     relate(call, TEACHER_X, first, rows, teacher);
     for (int64_t r = 0; r < rows; r++) {
         REAL log_sum[2];
-        total +=
-            (double)row_loss(student + r * stride, teacher + r * stride, stride, log_sum);
+        const REAL loss =
+            row_loss(student + r * stride, teacher + r * stride, stride, log_sum);
+        if (token_counts(call, first + r)) total += (double)loss;
         if (!call->aux) continue;
         REAL *kept = (REAL *)call->aux + first + r;
         kept[0] = log_sum[0];
@@ -135,16 +160,20 @@ static void forward(const Call *call) {
     const int64_t block = score_block_rows(tokens);
     REAL *student = call->scratch, *teacher = student + block * LANES_ROUND_UP(tokens);
     double total = 0;
-    for (int64_t n = 0; n < groups; n++)
+    for (int64_t n = 0; n < groups; n++) {
+        const double weight = row_weight(call, n);
         for (int64_t row = 0; row < tokens; row += block) {
             const int64_t left = tokens - row;
-            total += forward_block(call, n * tokens + row, left < block ? left : block,
-                                   student, teacher);
+            total +=
+                weight * forward_block(call, n * tokens + row,
+                                       left < block ? left : block, student, teacher);
         }
+    }
     *(REAL *)call->out.data = (REAL)(total / (double)(groups * tokens));
 }
 
-/* student = softmax(student) - softmax(teacher) for rows first .. first + rows - 1. */
+/* student = softmax(student) - softmax(teacher) for rows first .. first + rows - 1, 0 for
+ * one that is left out. */
 static void difference(const Call *call, int64_t first, int64_t rows, REAL *student,
                        const REAL *teacher) {
     const int64_t tokens = related_tokens(call), all = related_groups(call) * tokens;
@@ -156,6 +185,7 @@ static void difference(const Call *call, int64_t first, int64_t rows, REAL *stud
         const REAL log_s = log_sum[r], log_t = log_sum[all + r];
         for (int64_t j = 0; j < stride; j++)
             s[j] = exp_real(s[j] - log_s) - exp_real(t[j] - log_t);
+        for (int64_t j = 0; !token_counts(call, first + r) && j < stride; j++) s[j] = 0;
     }
 }
 
@@ -167,10 +197,11 @@ static void backward(const Call *call) {
     REAL *student = call->scratch, *teacher = student + block * stride;
     REAL *d_x = gradient_of(call, X), *d_y = gradient_of(call, Y);
     const bool add_x = gradient_adds(call, X), add_y = gradient_adds(call, Y);
-    const REAL factor = *(const REAL *)call->d_out.data / (REAL)(groups * tokens) /
-                        (REAL)sqrt((double)width);
+    const REAL mean = *(const REAL *)call->d_out.data / (REAL)(groups * tokens) /
+                      (REAL)sqrt((double)width);
     if (!d_x && !d_y) return;
-    for (int64_t start = 0; start < groups * tokens; start += tokens)
+    for (int64_t start = 0; start < groups * tokens; start += tokens) {
+        const REAL factor = (REAL)row_weight(call, start / tokens) * mean;
         for (int64_t row = 0; row < tokens; row += block) {
             const int64_t rows = tokens - row < block ? tokens - row : block;
             const int64_t first = start + row;
@@ -185,6 +216,7 @@ static void backward(const Call *call) {
                      x + first * width, width, add_y || row > 0, d_y + start * width,
                      width);
         }
+    }
 }
 
 OP_RECORD(relation_cross_entropy) = {
@@ -195,7 +227,8 @@ OP_RECORD(relation_cross_entropy) = {
     .attrs_size = sizeof(RelationAttrs),
     .defaults = &DEFAULTS,
     .traits = OP_LOSS,
-    .reads = READS_IN(X) | READS_IN(Y) | READS_IN(TEACHER_X) | READS_IN(TEACHER_Y),
+    .reads = READS_IN(X) | READS_IN(Y) | READS_IN(TEACHER_X) | READS_IN(TEACHER_Y) |
+             READS_IN(MASK),
     .infer = infer,
     .flops = flops,
 };

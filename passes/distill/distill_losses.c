@@ -179,11 +179,14 @@ static Status add_relations(Distill *d, DistillMatch match, Node **terms, Diag *
     Node *pair[3][2];
     TRY(check_windows(d, match, diag));
     TRY(tap_projections(pair, d, match, 3, diag));
+    Graph *graph = d->objective.graph;
     const int64_t window = window_tokens(student_attention(d, match));
+    Node *mask = window ? NULL : node_tokens_mask(graph, pair[0][0]);
     for (int i = 0; i < RELATIONS; i++) {
-        Node *in[4] = {pair[i / 3][0], pair[i % 3][0], pair[i / 3][1], pair[i % 3][1]};
-        TRY(node_add(&terms[i], d->objective.graph, NULL, &op_relation_cross_entropy, in,
-                     4, diag, "window=%lld", (long long)window));
+        Node *in[5] = {pair[i / 3][0], pair[i % 3][0], pair[i / 3][1], pair[i % 3][1],
+                       mask};
+        TRY(node_add(&terms[i], graph, NULL, &op_relation_cross_entropy, in, mask ? 5 : 4,
+                     diag, "window=%lld", (long long)window));
     }
     return STATUS_OK;
 }
@@ -310,13 +313,15 @@ static Status mlp_term(Node **out, Distill *d, DistillMatch match, Diag *diag) {
                      "grid_h=%lld grid_w=%lld window=%lld shift=%lld",
                      (long long)a->grid_h, (long long)a->grid_w, (long long)a->window,
                      (long long)a->shift));
+    Node *mask = window ? NULL : node_tokens_mask(graph, pair[0]);
     if (d->losses.hidden_form == HIDDEN_gram)
-        return node_add(out, graph, NULL, &op_gram_mse, pair, 2, diag,
+        return node_add(out, graph, NULL, &op_gram_mse,
+                        (Node *[]){pair[0], pair[1], mask}, mask ? 3 : 2, diag,
                         "weight=%.17g window=%lld", d->options->gram_weight,
                         (long long)window);
     return node_add(out, graph, NULL, &op_relation_cross_entropy,
-                    (Node *[]){pair[0], pair[0], pair[1], pair[1]}, 4, diag,
-                    "window=%lld", (long long)window);
+                    (Node *[]){pair[0], pair[0], pair[1], pair[1], mask}, mask ? 5 : 4,
+                    diag, "window=%lld", (long long)window);
 }
 
 /* The value that a stack's first layer reads: the first operand of its nodes that is

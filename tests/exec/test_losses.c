@@ -232,21 +232,37 @@ static double naive_attention_map(const Problem *p) {
     return loss;
 }
 
+/* Tokens of a group of t, that of token i, which count; 0 where the token itself does
+ * not.
+ */
+static double kept_tokens(const int32_t *mask, int64_t i, int64_t t) {
+    int64_t kept = mask ? 0 : t;
+    for (int64_t j = 0; mask && j < t; j++) kept += mask[i / t * t + j] != 0;
+    return mask && !mask[i] ? 0 : (double)kept;
+}
+
 static double naive_relation(const Problem *p) {
     const int64_t window = ((const RelationAttrs *)p->node->attrs)->window;
     const int64_t rows = p->type[0].dim[0] * p->type[0].dim[1];
     const int64_t t = window ? window : p->type[0].dim[1];
+    const int32_t *mask = p->integer[4];
     double *score[2], loss = 0;
     for (int side = 0; side < 2; side++) score[side] = malloc((size_t)t * sizeof(double));
     for (int64_t i = 0; i < rows; i++) {
+        const double kept = kept_tokens(mask, i, t);
+        int64_t count = 0;
         for (int side = 0; side < 2; side++) {
             const int64_t w = p->type[2 * side].dim[2];
             const double *x = p->value[2 * side], *y = p->value[2 * side + 1];
-            for (int64_t j = 0; j < t; j++)
-                score[side][j] =
-                    inner(x + i * w, y + (i / t * t + j) * w, w) / sqrt((double)w);
+            count = 0;
+            for (int64_t j = i / t * t; j < i / t * t + t; j++)
+                if (!mask || mask[j])
+                    score[side][count++] =
+                        inner(x + i * w, y + j * w, w) / sqrt((double)w);
         }
-        loss += row_cross_entropy(score[0], score[1], t, 1, false);
+        if (kept > 0)
+            loss +=
+                row_cross_entropy(score[0], score[1], count, 1, false) * (double)t / kept;
     }
     for (int side = 0; side < 2; side++) free(score[side]);
     return loss / (double)rows;
@@ -266,9 +282,11 @@ static double naive_gram(const Problem *p) {
     const int64_t t = attrs->window ? attrs->window : p->type[0].dim[1];
     double loss = 0;
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < t; j++) {
-            const double g = cosine(p, 0, i, i / t * t + j);
-            loss += pow(g - cosine(p, 1, i, i / t * t + j), 2);
+        for (int64_t j = i / t * t; j < i / t * t + t; j++) {
+            const double kept = kept_tokens(p->integer[2], i, t);
+            if (kept == 0 || kept_tokens(p->integer[2], j, t) == 0) continue;
+            const double apart = cosine(p, 0, i, j) - cosine(p, 1, i, j);
+            loss += apart * apart * (double)(t * t) / (kept * kept);
         }
     return attrs->weight * loss / (double)(rows * t);
 }
@@ -346,8 +364,13 @@ static const struct {
     {{"relation_cross_entropy", "", "2x5x8 2x5x8 2x5x6 2x5x6"}, naive_relation},
     {{"relation_cross_entropy", "", "1x300x9 =0 1x300x5 =2"}, naive_relation},
     {{"relation_cross_entropy", "", "3x1x2 3x1x2 3x1x4 3x1x4"}, naive_relation},
+    {{"relation_cross_entropy", "", "3x5x8 3x5x8 3x5x3 3x5x3 i3x5<2"}, naive_relation},
+    {{"relation_cross_entropy", "", "1x300x9 =0 1x300x5 =2 m1x300"}, naive_relation},
+    {{"relation_cross_entropy", "", "2x3x4 2x3x4 2x3x4 2x3x4 i2x3<1"}, naive_relation},
     {{"gram_mse", "weight=49.0", "2x5x8 2x5x6"}, naive_gram},
     {{"gram_mse", "", "1x67x17 1x67x3"}, naive_gram},
+    {{"gram_mse", "weight=3.0", "3x5x8 3x5x6 i3x5<2"}, naive_gram},
+    {{"gram_mse", "", "2x3x4 2x3x4 i2x3<1"}, naive_gram},
     {{"relation_cross_entropy", "window=5", "2x10x8 2x10x8 2x10x6 2x10x6"},
      naive_relation},
     {{"relation_cross_entropy", "window=1", "2x4x8 =0 2x4x6 =2"}, naive_relation},
@@ -550,6 +573,8 @@ static void test_infer_refuses(void **state) {
         {"relation_cross_entropy", "", "2x5x8 2x5x8 2x4x6 2x4x6"},
         {"relation_cross_entropy", "", "2x5x8 2x5x8 2x5x6 2x5x4"},
         {"relation_cross_entropy", "", "2x5xT 2x5xT 2x5x6 2x5x6"},
+        {"relation_cross_entropy", "", "2x5x8 2x5x8 2x5x6 2x5x6 i2x4<2"},
+        {"gram_mse", "", "2x5x8 2x5x6 i3x5<2"},
         {"relation_cross_entropy", "window=3", "2x5x8 2x5x8 2x5x6 2x5x6"},
         {"relation_cross_entropy", "window=3", "NxTx8 NxTx8 NxTx6 NxTx6"},
         {"gram_mse", "window=6", "2x5x8 2x5x8"},

@@ -282,9 +282,11 @@ static inline void plain_row(const double *x, const double *y, int i, int tokens
     for (int j = 0; j < tokens; j++) row[j] /= sum;
 }
 
-/* Groups of so many tokens that are related within each: samples, or windows. */
+/* Groups of so many tokens that are related within each: samples, or windows; of each the
+ * first `length` count, NULL = all. */
 typedef struct Groups {
     int count, tokens;
+    int (*length)(int64_t group);
 } Groups;
 
 /* Mean cross-entropy of the relation of x and y (width s) against that of u and v (width
@@ -293,14 +295,16 @@ static inline double plain_relation(const double *x, const double *y, int s,
                                     const double *u, const double *v, int t, Groups of) {
     double total = 0, ours[16], theirs[16];
     assert_true(of.tokens <= 16);
-    for (int n = 0; n < of.count; n++)
-        for (int i = 0; i < of.tokens; i++) {
-            const ptrdiff_t at = (ptrdiff_t)n * of.tokens;
-            plain_row(x + at * s, y + at * s, i, of.tokens, s, ours);
-            plain_row(u + at * t, v + at * t, i, of.tokens, t, theirs);
-            for (int j = 0; j < of.tokens; j++) total -= theirs[j] * log(ours[j]);
+    for (int n = 0; n < of.count; n++) {
+        const ptrdiff_t at = (ptrdiff_t)n * of.tokens;
+        const int length = of.length ? of.length(n) : of.tokens;
+        for (int i = 0; i < length; i++) {
+            plain_row(x + at * s, y + at * s, i, length, s, ours);
+            plain_row(u + at * t, v + at * t, i, length, t, theirs);
+            for (int j = 0; j < length; j++) total -= theirs[j] * log(ours[j]) / length;
         }
-    return total / (of.count * of.tokens);
+    }
+    return total / of.count;
 }
 
 /* Mean over the nine relations of queries, keys and values, which it frees. */

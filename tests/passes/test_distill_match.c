@@ -131,7 +131,7 @@ static int width_of(const Node *node) {
     return (int)node->type.dim[2];
 }
 
-static const Groups SENTENCES = {SAMPLES, TOKENS};
+static const Groups SENTENCES = {SAMPLES, TOKENS, sentence_length};
 
 static double relation_loss(Model *student, int s, Model *teacher, int t) {
     static const Role roles[3] = {ROLE_Q, ROLE_K, ROLE_V};
