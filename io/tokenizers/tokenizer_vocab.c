@@ -30,8 +30,19 @@ static Status check_config(const Tree *config, Diag *diag) {
     return STATUS_OK;
 }
 
-/* The special tokens, wherever they stand in a text, are tokens. */
-static Status add_specials(Tokenizer *self, Loc at, Diag *diag) {
+/* Further added tokens that the configuration lists are lines of the vocab.txt. */
+static Status check_listed(const Tokenizer *self, const Tree *config,
+                           const AddedToken *token, Diag *diag) {
+    const char *text =
+        token->id < tokenizer_size(self) ? tokenizer_token(self, token->id) : NULL;
+    if (text && strcmp(text, token->content) == 0) return STATUS_OK;
+    return refuse(tree_get(config, "added_tokens_decoder"), "added_tokens_decoder",
+                  "further tokens beside a vocab.txt are not supported", diag);
+}
+
+/* The special tokens, and those that the configuration lists, are tokens wherever they
+ * stand in a text. */
+static Status add_tokens(Tokenizer *self, const Tree *config, Loc at, Diag *diag) {
     const SpecialIds *ids = &self->specials;
     const int32_t all[SPECIALS] = {ids->pad, ids->unk, ids->cls, ids->sep, ids->mask};
     AddedToken *added = ARENA_ARRAY(self->arena, AddedToken, SPECIALS);
@@ -41,6 +52,10 @@ static Status add_specials(Tokenizer *self, Loc at, Diag *diag) {
             added[count++] = (AddedToken){.content = self->vocabulary.tokens[all[i]].text,
                                           .id = all[i],
                                           .special = true};
+    const int specials = count;
+    TRY(config_tokens(&added, &count, self->arena, config, diag));
+    for (int i = specials; i < count; i++)
+        TRY(check_listed(self, config, &added[i], diag));
     return tokenizer_add(self, added, count, at, diag);
 }
 
@@ -84,5 +99,5 @@ Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const Folder *folde
         template_roberta(self, self->specials.cls, self->specials.sep);
     else
         template_bert(self, self->specials.cls, self->specials.sep);
-    return add_specials(self, LOC_FILE(file), diag);
+    return add_tokens(self, config, LOC_FILE(file), diag);
 }

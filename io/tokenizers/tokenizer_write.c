@@ -15,17 +15,20 @@ static Tree *put_component(const Writing *w, const char *key, const char *type) 
     return component;
 }
 
+/* Both sets have all added tokens, each looks for its own. */
 static void put_added(const Writing *w) {
-    static const char *const FLAGS[] = {"single_word", "lstrip", "rstrip", "normalized"};
+    const AddedSet *set = &w->tokenizer->original;
     Tree *list = tree_put_list(w->arena, w->root, "added_tokens");
-    for (int32_t id = 0; id < tokenizer_size(w->tokenizer); id++) {
-        if (!w->tokenizer->special[id]) continue;
-        Tree *token = tree_add_map(w->arena, list);
-        tree_put_int(w->arena, token, "id", id);
-        tree_put_string(w->arena, token, "content", tokenizer_token(w->tokenizer, id));
-        for (size_t i = 0; i < sizeof FLAGS / sizeof *FLAGS; i++)
-            tree_put_bool(w->arena, token, FLAGS[i], false);
-        tree_put_bool(w->arena, token, "special", true);
+    for (int32_t i = 0; i < set->vocabulary.capacity; i++) {
+        const AddedToken *token = &set->tokens[i];
+        Tree *map = tree_add_map(w->arena, list);
+        tree_put_int(w->arena, map, "id", token->id);
+        tree_put_string(w->arena, map, "content", token->content);
+        tree_put_bool(w->arena, map, "single_word", token->single_word);
+        tree_put_bool(w->arena, map, "lstrip", token->lstrip);
+        tree_put_bool(w->arena, map, "rstrip", token->rstrip);
+        tree_put_bool(w->arena, map, "normalized", token->normalized);
+        tree_put_bool(w->arena, map, "special", token->special);
     }
 }
 
