@@ -139,10 +139,11 @@ COMPRESS_API void compress_free_text(char *text);
 /* Changes a model by passes. `passes` is YAML: a list of steps as in a recipe ("[prune:
  * {...}]"), or a map with `passes:` and what goes with it (`data:`, `seed:`, `snapshots`
  * of steps); its `model:` and `output:` are left alone, and no checkpoint is kept. Steps
- * are planned before the first one runs. After a failure the model is as it was.
- * `report`, unless NULL, gets what `compress --report` writes, also after a failure once
- * the passes bind; to be freed with compress_free_text. Fails with COMPRESS_RECIPE and as
- * the passes do. */
+ * are planned before the first one runs. The model takes along what it came without and
+ * the data sets have: tokenizer, names of classes, how images are prepared. After a
+ * failure the model is as it was. `report`, unless NULL, gets what `compress --report`
+ * writes, also after a failure once the passes bind; to be freed with compress_free_text.
+ * Fails with COMPRESS_RECIPE and as the passes do. */
 COMPRESS_API CompressStatus compress_apply(CompressContext *context, CompressModel *model,
                                            const char *passes, char **report);
 
@@ -198,14 +199,14 @@ COMPRESS_API CompressStatus compress_run(CompressContext *context,
 /* Frees the array and its tensors. NULL is allowed. */
 COMPRESS_API void compress_free_tensors(CompressTensor *tensors);
 
-/* Goes on with a text by a language model; NULL = "", from the vocabulary's token for the
- * beginning, if it has one. `options` is a map
- * in YAML, NULL = none: max_tokens (128), temperature (0 = the likeliest token), top_k,
- * top_p, min_p, repetition_penalty, seed, and tokenizer, a path, for a model that has
- * none in it. `text` gets what was made, without the prompt, and ends where the
- * vocabulary's end was drawn; to be freed with compress_free_text. The same text as of
- * `compress generate`. Fails with COMPRESS_USAGE, with COMPRESS_MODEL for a model that
- * generates nothing token by token, COMPRESS_FORMAT for a prompt that is not UTF-8. */
+/* Goes on with a text by a language model that has only a decoder; NULL = "", from the
+ * vocabulary's token for the beginning, if it has one. `options` is a map in YAML, NULL =
+ * none: max_tokens (128), temperature (0 = the likeliest token), top_k, top_p, min_p,
+ * repetition_penalty, seed, and tokenizer, a path, for a model that has none in it.
+ * `text` gets what was made, without the prompt, and ends where the vocabulary's end was
+ * drawn; to be freed with compress_free_text. The same text as of `compress generate`.
+ * Fails with COMPRESS_USAGE, with COMPRESS_MODEL for a model that generates nothing token
+ * by token, COMPRESS_FORMAT for a prompt that is not UTF-8. */
 COMPRESS_API CompressStatus compress_generate(CompressContext *context,
                                               const CompressModel *model,
                                               const char *prompt, const char *options,

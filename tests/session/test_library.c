@@ -152,6 +152,30 @@ static void test_apply(void **state) {
     use_close(&use);
 }
 
+/* What the data of a step have goes with the model. */
+static void test_companions(void **state) {
+    static const char PASSES[] =
+        "data: {test: {format: text, path: recipes/data/authors/test.tsv, limit: 4,\n"
+        "  tokenizer: recipes/data/authors/vocab.txt,\n"
+        "  labels: [shakespeare, wells, tatoeba]}}\n"
+        "passes: [evaluate: {data: test}]\n";
+    Use use;
+    (void)state;
+    assert_int_equal(compress_open(&use.context, 1), COMPRESS_OK);
+    assert_int_equal(
+        compress_load(use.context, "recipes/models/bert_authors.h5", &use.model),
+        COMPRESS_OK);
+    char *before = described(&use);
+    assert_int_equal(compress_apply(use.context, use.model, PASSES, NULL), COMPRESS_OK);
+    char *after = described(&use);
+    assert_null(strstr(before, "\"id2label\""));
+    assert_non_null(strstr(after, "\"id2label\""));
+    assert_non_null(strstr(after, "\"shakespeare\""));
+    compress_free_text(before);
+    compress_free_text(after);
+    use_close(&use);
+}
+
 /* Steps that cannot run, and one that does before a gate that does not hold. */
 static void test_failures(void **state) {
     static const struct {
@@ -495,22 +519,15 @@ static void test_broken_options(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_outputs),
-                                       cmocka_unit_test(test_wrong_inputs),
-                                       cmocka_unit_test(test_apply),
-                                       cmocka_unit_test(test_failures),
-                                       cmocka_unit_test(test_cancelled),
-                                       cmocka_unit_test(test_files),
-                                       cmocka_unit_test(test_recipe),
-                                       cmocka_unit_test(test_no_recipe),
-                                       cmocka_unit_test(test_generate),
-                                       cmocka_unit_test(test_generate_keys),
-                                       cmocka_unit_test(test_generate_refuses),
-                                       cmocka_unit_test(test_locale),
-                                       cmocka_unit_test(test_fork),
-                                       cmocka_unit_test(test_callback_calls),
-                                       cmocka_unit_test(test_broken_options),
-                                       cmocka_unit_test(test_nothing_given),
-                                       cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outputs),        cmocka_unit_test(test_wrong_inputs),
+        cmocka_unit_test(test_apply),          cmocka_unit_test(test_companions),
+        cmocka_unit_test(test_failures),       cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_files),          cmocka_unit_test(test_recipe),
+        cmocka_unit_test(test_no_recipe),      cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_generate_keys),  cmocka_unit_test(test_generate_refuses),
+        cmocka_unit_test(test_locale),         cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_callback_calls), cmocka_unit_test(test_broken_options),
+        cmocka_unit_test(test_nothing_given),  cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
