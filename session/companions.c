@@ -220,9 +220,10 @@ static void put_names(Model *model, const Batches *data) {
 static void find_unfit(const Session *session, Companions *c, const Model *planned,
                        Diag *diag) {
     c->unfit = ARENA_ARRAY(session->arena, bool, (size_t)session->output_count + 1);
+    if (!c->tokenizer) return;
     Model *with = model_copy(planned);
     put_assets(with, c->model);
-    for (int i = 0; c->tokenizer && i < session->output_count; i++) {
+    for (int i = 0; i < session->output_count; i++) {
         ModelOutput output = session->outputs[i];
         Diag *own = diag_create();
         c->unfit[i] = output_check_model(&output, with, own) != STATUS_OK;
