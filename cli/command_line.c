@@ -94,7 +94,7 @@ static const Flag flags[] = {
     {"prompts", "FILE",
      F_STRING(Flags, prompts,
               "prompts: one on each line, or in a .jsonl a map with \"prompt\"; - reads "
-              "standard input")},
+              "lines of standard input")},
     {"count", "N",
      F_INT(Flags, count, 1, 100000000,
            "texts of each prompt, as JSON Lines; the i-th, from 0, has seed --seed + i")},

@@ -12,6 +12,7 @@
 #include "exec/run/reserve.h"
 #include "io/files/file.h"
 #include "session/job.h"
+#include "session/perplexity.h"
 #include "session/plugin.h"
 
 #include <errno.h>
@@ -20,23 +21,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Most that is read of standard input, or of another pipe, in place of a file. */
-static const size_t STREAM_BYTES_MAX = (size_t)256 << 20;
+/* Most that is read of standard input, or of another pipe, in place of a file of texts.
+ */
+static const size_t TEXTS_BYTES_MAX = (size_t)256 << 20;
 
 /* Lets a path of texts be - for standard input, and a pipe. NULL is allowed. */
-static Status take_stream(const char **path, Diag *diag) {
+static Status take_stream(const char **path, size_t limit, Diag *diag) {
     if (!*path) return STATUS_OK;
-    if (strcmp(*path, "-") == 0) *path = "/dev/stdin";
+    if (strcmp(*path, "-") == 0) {
+        *path = "/dev/stdin";
+        return file_take_stream(STDIN_FILENO, limit, "standard input", diag);
+    }
     const int descriptor = file_descriptor(*path);
     if (descriptor < 0) return STATUS_OK;
-    return file_keep_stream(descriptor, STREAM_BYTES_MAX, *path, diag);
+    return file_keep_stream(descriptor, limit, *path, diag);
 }
 
 static Status take_streams(Cli *cli, Diag *diag) {
-    TRY(take_stream(&cli->flags.jsonl, diag));
-    TRY(take_stream(&cli->flags.prompts, diag));
+    TRY(take_stream(&cli->flags.jsonl, TEXTS_BYTES_MAX, diag));
+    TRY(take_stream(&cli->flags.prompts, TEXTS_BYTES_MAX, diag));
     if (cli->command->run != command_perplexity) return STATUS_OK;
-    return take_stream(&cli->args[1], diag);
+    return take_stream(&cli->args[1], PERPLEXITY_BYTES_MAX, diag);
 }
 
 /* Passes of plug-ins, whose code runs from here on. */

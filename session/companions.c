@@ -129,20 +129,37 @@ static void put_assets(Model *to, const Model *from) {
     }
 }
 
-/* Adds the files of a data set's tokenizer, or tokenizers, to the model, whose own ones
- * stay; false where it would cut texts otherwise with them. */
-static bool add_tokenizer(Model *model, const Model *own, const DataEntry *entry,
-                          Diag *diag) {
-    const char *source = source_of(entry), *target = target_of(entry);
-    if (strcmp(source, target) == 0) {
-        assets_read_tokenizer(model, source, diag);
-        put_assets(model, own);
-        return cuts_alike(model, NULL, source);
-    }
+/* The tokenizer.json of one of two languages; NULL where it is another kind of file. */
+static const char *pair_file(Arena *arena, const char *path) {
+    if (path_is_folder(path)) path = path_join(arena, path, "tokenizer.json");
+    return text_ends_with(path, ".json") && path_is_file(path) ? path : NULL;
+}
+
+/* Adds the two tokenizers of sentence pairs; returns why they do not go along, or NULL.
+ */
+static const char *add_pair(Model *model, Arena *arena, const DataEntry *entry,
+                            Diag *diag) {
+    const char *source = pair_file(arena, source_of(entry));
+    const char *target = pair_file(arena, target_of(entry));
+    if (!source || !target) return "of two languages only a tokenizer.json can";
     assets_read_file(model, source, SOURCE_TOKENIZER, diag);
     assets_read_file(model, target, TARGET_TOKENIZER, diag);
-    return cuts_alike(model, SOURCE_TOKENIZER, source) &&
-           cuts_alike(model, TARGET_TOKENIZER, target);
+    return cuts_alike(model, SOURCE_TOKENIZER, source_of(entry)) &&
+                   cuts_alike(model, TARGET_TOKENIZER, target_of(entry))
+               ? NULL
+               : "alone it would cut texts otherwise";
+}
+
+/* Adds the files of a data set's tokenizer, or tokenizers, to the model, whose own ones
+ * stay; returns why they do not go along, or NULL. */
+static const char *add_tokenizer(Model *model, const Session *session,
+                                 const DataEntry *entry, Diag *diag) {
+    const char *source = source_of(entry), *target = target_of(entry);
+    if (strcmp(source, target) != 0) return add_pair(model, session->arena, entry, diag);
+    assets_read_tokenizer(model, source, diag);
+    put_assets(model, session->model);
+    if (cuts_alike(model, NULL, source)) return NULL;
+    return "with the model's configuration and files it would cut texts otherwise";
 }
 
 static void find_tokenizer(Session *session, Companions *c, Diag *diag) {
@@ -150,14 +167,14 @@ static void find_tokenizer(Session *session, Companions *c, Diag *diag) {
     const DataEntry *entry = first_used(session, &asked, diag);
     if (!entry || !tokens_fit(session->model, entry)) return;
     Model *with = model_copy(c->model);
-    if (add_tokenizer(with, session->model, entry, diag)) {
+    const char *why = add_tokenizer(with, session, entry, diag);
+    if (why) {
+        diag_warn(diag, entry->at, NULL,
+                  "the tokenizer of data set \"%s\" does not go with the model: %s",
+                  entry->name, why);
+    } else {
         c->tokenizer = entry;
         model_swap(with, c->model);
-    } else {
-        diag_warn(diag, entry->at, NULL,
-                  "the tokenizer of data set \"%s\" does not go with the model, whose "
-                  "configuration and files would make it cut texts otherwise",
-                  entry->name);
     }
     model_destroy(with);
 }
@@ -275,11 +292,25 @@ void companions_fit(Session *session, int output) {
     }
 }
 
+/* How many outputs were written, and how many of them with the tokenizer; the model alone
+ * where there is none. */
+static void count_written(const Session *session, int *all, int *whole) {
+    *all = *whole = session->output_count == 0;
+    for (int i = 0; i < session->output_count; i++) {
+        if (session->outputs[i].written.files == 0) continue;
+        *all += 1;
+        *whole += !session->companions->unfit[i];
+    }
+}
+
 void companions_report(const Session *session, Tree *map) {
     const Companions *c = session->companions;
+    int written, whole;
     if (!c || !(c->tokenizer || c->images || c->names)) return;
+    count_written(session, &written, &whole);
+    if (written == 0) return;
     Tree *taken = tree_put_map(session->arena, map, "taken");
-    if (c->tokenizer)
+    if (c->tokenizer && whole > 0)
         tree_put_string(session->arena, taken, "tokenizer", c->tokenizer->name);
     if (c->images)
         tree_put_string(session->arena, taken, "preprocessor", c->images->name);

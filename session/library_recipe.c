@@ -49,6 +49,7 @@ static Status apply(LibraryCall *call, Model *model, const char *passes, char **
                               .folder = ".",
                               .model = "memory",
                               .no_checkpoint = true,
+                              .keeps_model = true,
                               .threads = call->context->threads,
                               .watch = &call->watch};
     Tree *document;

@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_BYTES ((size_t)1 << 30)
-
 /* Most bytes of logits of one run, but for one sample's, and most samples. */
 #define LOGITS_BYTES ((int64_t)64 << 20)
 #define RUN_SAMPLES  16
@@ -105,7 +103,7 @@ static Status read_tokens(Measuring *m, Diag *diag) {
     Encoding encoding = {0};
     Perplexity *out = m->out;
     const char *path = m->options->text;
-    TRY(file_read(&text, &length, m->arena, path, TEXT_BYTES, diag));
+    TRY(file_read(&text, &length, m->arena, path, PERPLEXITY_BYTES_MAX, diag));
     TRY(utf8_check_file(path, text, length, diag));
     const size_t mark = utf8_mark_length(text, length);
     const TextSpan span = {text + mark, length - mark};

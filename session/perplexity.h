@@ -19,6 +19,9 @@ typedef struct PerplexityOptions {
 
 #define PERPLEXITY_LENGTH 2048
 
+/* Most bytes of a text. */
+#define PERPLEXITY_BYTES_MAX ((size_t)1 << 30)
+
 /* A text's tokens are those of the tokenizer, behind its token for the beginning where it
  * puts one there (`first`; else the text's own first token is not predicted). They are
  * cut into windows as io/datasets/text_windows.h says; last words are those of

@@ -29,20 +29,21 @@
 /* What is wanted. Paths are relative to the working directory; all are borrowed and must
  * outlive the session. NULL and 0 = not given. */
 typedef struct SessionOptions {
-    const char *recipe;      /* file of the recipe */
-    const Tree *document;    /* the recipe itself, as if it had been read from there */
-    const char *folder;      /* of relative paths in it; the file's if not given */
-    StringList env;          /* "NAME", "NAME=VALUE": session/recipe_document.h */
-    StringList sets;         /* "key=value": changes of the recipe, the value in YAML */
-    const char *model;       /* to start from, in place of the recipe's */
-    const char *output;      /* path for the model, in place of all of the recipe's */
-    const char *report;      /* file for the report as JSON; "-" = standard output */
-    const char *events;      /* file for events as JSON Lines, likewise */
-    bool force;              /* outputs may replace what is no model, and what is read */
-    int64_t threads;         /* in place of the recipe's */
-    bool resume;             /* go on with the run whose checkpoint is there */
-    bool no_checkpoint;      /* keep none, whatever the recipe says */
-    const char *cache;       /* folder of finished steps that runs share */
+    const char *recipe;   /* file of the recipe */
+    const Tree *document; /* the recipe itself, as if it had been read from there */
+    const char *folder;   /* of relative paths in it; the file's if not given */
+    StringList env;       /* "NAME", "NAME=VALUE": session/recipe_document.h */
+    StringList sets;      /* "key=value": changes of the recipe, the value in YAML */
+    const char *model;    /* to start from, in place of the recipe's */
+    const char *output;   /* path for the model, in place of all of the recipe's */
+    const char *report;   /* file for the report as JSON; "-" = standard output */
+    const char *events;   /* file for events as JSON Lines, likewise */
+    bool force;           /* outputs may replace what is no model, and what is read */
+    int64_t threads;      /* in place of the recipe's */
+    bool resume;          /* go on with the run whose checkpoint is there */
+    bool no_checkpoint;   /* keep none, whatever the recipe says */
+    bool keeps_model;     /* the model that comes out is used, though none is written */
+    const char *cache;    /* folder of finished steps that runs share */
     const char *cache_limit; /* its size: "500M", "10G" (the default) */
     const char *memory;      /* most that the run may be foretold to take: "600M" */
     DumpWhen dump;           /* which IR texts to write */

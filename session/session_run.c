@@ -58,7 +58,9 @@ static Status plan_steps(Session *session, Diag *diag) {
         status = pipeline_run(model, &session->recipe, &options, diag);
     for (int i = 0; i < session->output_count && status == STATUS_OK; i++)
         status = output_check_model(&session->outputs[i], model, diag);
-    if (status == STATUS_OK) companions_find(session, model, diag);
+    if (status == STATUS_OK &&
+        (session->output_count > 0 || session->options.keeps_model))
+        companions_find(session, model, diag);
     model_destroy(model);
     if (session->measured) memory_foretell(session);
     return status == STATUS_OK ? memory_check(session, diag) : status;

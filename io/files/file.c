@@ -119,11 +119,7 @@ int file_descriptor(const char *path) {
     return -1;
 }
 
-Status file_keep_stream(int descriptor, size_t limit, const char *path, Diag *diag) {
-    struct stat info;
-    if (fstat(descriptor, &info) != 0 ||
-        !(S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
-        return STATUS_OK;
+Status file_take_stream(int descriptor, size_t limit, const char *path, Diag *diag) {
     const int kept = memfd_create("stream", 0);
     bool sound = kept >= 0;
     char chunk[4096];
@@ -136,8 +132,16 @@ Status file_keep_stream(int descriptor, size_t limit, const char *path, Diag *di
         sound = got > 0 && write(kept, chunk, (size_t)got) == got;
         if (sound) total += (size_t)got;
     }
-    sound = sound && dup2(kept, descriptor) >= 0;
+    sound = sound && lseek(kept, 0, SEEK_SET) == 0 && dup2(kept, descriptor) >= 0;
     const int code = errno;
     if (kept >= 0) close(kept);
     return sound ? STATUS_OK : file_fail(path, "read", code, diag);
+}
+
+Status file_keep_stream(int descriptor, size_t limit, const char *path, Diag *diag) {
+    struct stat info;
+    if (fstat(descriptor, &info) != 0 ||
+        !(S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
+        return STATUS_OK;
+    return file_take_stream(descriptor, limit, path, diag);
 }

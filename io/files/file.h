@@ -35,6 +35,10 @@ Status file_read(char **text, size_t *length, Arena *arena, const char *path,
  * any other path. */
 int file_descriptor(const char *path);
 
+/* Lets what is left of such a descriptor, whatever it is, be read as a file: it goes into
+ * memory that takes its place, up to `limit` bytes and one more. Fails with STATUS_IO. */
+Status file_take_stream(int descriptor, size_t limit, const char *path, Diag *diag);
+
 /* Lets what comes through such a descriptor be read as a file, from its start and as
  * often as need be, also by a program that takes this one's place: what a pipe or socket
  * gives, up to `limit` bytes and one more, goes into memory that takes its place. Nothing

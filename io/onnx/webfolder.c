@@ -117,11 +117,14 @@ static const struct {
 };
 
 static void put_missing(Arena *arena, Tree *config, const char *key, const char *value) {
-    if (!tree_get_nonnull(config, key)) tree_put_string(arena, config, key, value);
+    if (!tree_get(config, key)) tree_put_string(arena, config, key, value);
 }
 
 /* What tokenizer.json tells of them: texts of unequal length need one to pad with. */
 static void put_special_tokens(Arena *arena, Tree *config, const Tree *tokenizer) {
+    const Tree *pad = tree_get(tree_get_nonnull(tokenizer, "padding"), "pad_token");
+    if (pad && pad->kind == TREE_STRING)
+        put_missing(arena, config, "pad_token", pad->string);
     const Tree *tokens = tree_get_nonnull(tokenizer, "added_tokens");
     for (const Tree *token = tokens ? tokens->first : NULL; token; token = token->next) {
         const Tree *content = tree_get(token, "content");
@@ -130,9 +133,6 @@ static void put_special_tokens(Arena *arena, Tree *config, const Tree *tokenizer
                 strcmp(content->string, SPECIAL[i].content) == 0)
                 put_missing(arena, config, SPECIAL[i].key, content->string);
     }
-    const Tree *pad = tree_get(tree_get_nonnull(tokenizer, "padding"), "pad_token");
-    if (pad && pad->kind == TREE_STRING)
-        put_missing(arena, config, "pad_token", pad->string);
 }
 
 static void warn_of_tokenizer(const char *found, Diag *diag) {
@@ -160,16 +160,14 @@ static bool make_tokenizer(Text *out, const Model *model, Diag *diag) {
     return made;
 }
 
-/* A file of the model as a map; an empty one where it has none. */
-static Tree *read_map(Arena *arena, const char *name, const void *data, size_t length) {
-    Diag *aside = diag_create();
+/* A file of the model as a map, NULL where it is none. */
+static Tree *read_map(Arena *arena, const ModelAsset *file) {
+    Diag *aside = diag_create(); /* whoever reads the tokenizer will say what is wrong */
     Tree *map = NULL;
     const Status status =
-        data ? json_parse(&map, arena, name, data, length, aside) : STATUS_FORMAT;
+        json_parse_wide(&map, arena, file->name, file->data, file->length, aside);
     diag_destroy(aside);
-    return status == STATUS_OK && map->kind == TREE_MAP
-               ? map
-               : tree_new(arena, TREE_MAP, LOC_NONE);
+    return status == STATUS_OK && map->kind == TREE_MAP ? map : NULL;
 }
 
 /* transformers.js reads this file with every tokenizer; a checkpoint may lack it, or what
@@ -180,8 +178,8 @@ static Status write_tokenizer_config(const Model *model, const Tree *tokenizer,
     const ModelAsset *own = model_asset(model, TOKENIZER_CONFIG);
     const bool types =
         model_asset(model, "vocab.txt") && graph_find_input(model->graph, INPUT_TYPES);
-    Tree *config =
-        read_map(arena, TOKENIZER_CONFIG, own ? own->data : NULL, own ? own->length : 0);
+    Tree *config = own ? read_map(arena, own) : tree_new(arena, TREE_MAP, LOC_NONE);
+    if (!config) return STATUS_OK; /* it stays as it is */
     const int before = config->count;
     put_missing(arena, config, "tokenizer_class",
                 types ? "BertTokenizer" : "PreTrainedTokenizerFast");
@@ -200,8 +198,8 @@ static Status complete_tokenizer(const Model *model, const char *folder, Arena *
     const ModelAsset *own = model_asset(model, TOKENIZER_FILE);
     Status status = STATUS_OK;
     if (!own && !make_tokenizer(&made, model, diag)) return STATUS_OK;
-    const Tree *tokenizer = read_map(arena, TOKENIZER_FILE, own ? own->data : made.data,
-                                     own ? own->length : made.length);
+    const ModelAsset document = {TOKENIZER_FILE, made.data, made.length, NULL};
+    const Tree *tokenizer = read_map(arena, own ? own : &document);
     if (tree_is_string(tree_get(tree_get_nonnull(tokenizer, "model"), "type"),
                        "Characters"))
         warn_of_tokenizer("does not know one of characters, as the model's is", diag);

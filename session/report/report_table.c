@@ -405,17 +405,31 @@ static void find_metrics(MetricList *list, Arena *arena, const Tree *report) {
     if (gated && is_metric(gated)) add_metric(list, gated, NULL);
 }
 
+/* Whether some report has measured a metric on another data set. */
+static bool is_of_several(const TableMaker *m, const char *metric, const char *data) {
+    double value;
+    for (int i = 0; i < m->count; i++) {
+        const Tree *steps = tree_get(m->reports[i], "steps");
+        if (!steps || steps->kind != TREE_LIST) continue;
+        for (const Tree *step = steps->first; step; step = step->next) {
+            const char *on = measured_on(step);
+            if (on && data && strcmp(on, data) != 0 &&
+                tree_number(tree_get(tree_get(step, "record"), metric), &value))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* One column for each; with its data set where the metric is of several. */
 static void add_metrics(TableMaker *m) {
     MetricList list = {0};
     for (int i = 0; i < m->count; i++) find_metrics(&list, m->arena, m->reports[i]);
     for (int i = 0; i < list.count; i++) {
-        int same = 0;
-        for (int j = 0; j < list.count; j++)
-            same += strcmp(list.metric[i], list.metric[j]) == 0;
-        const char *name = same > 1 ? arena_printf(m->arena, "%s (%s)", list.metric[i],
-                                                   list.data[i] ? list.data[i] : "?")
-                                    : list.metric[i];
+        const bool several = is_of_several(m, list.metric[i], list.data[i]);
+        const char *name = several ? arena_printf(m->arena, "%s (%s)", list.metric[i],
+                                                  list.data[i] ? list.data[i] : "?")
+                                   : list.metric[i];
         add_column(m, name, UNIT_METRIC,
                    (ColumnSource){.metric = list.metric[i], .data = list.data[i]});
     }
