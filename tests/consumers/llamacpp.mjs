@@ -22,13 +22,15 @@ import { getLlama } from 'node-llama-cpp';
 const [what, path, ...rest] = process.argv.slice(2);
 const llama = await getLlama({ build: 'never', gpu: false, logLevel: 'error', maxThreads: 1 });
 const model = await llama.loadModel({ modelPath: path });
+// What stands in front of every text.
+const begin = model.tokens.shouldPrependBosToken ? [model.tokens.bos] : [];
 
 async function generate(count, prompt) {
     const context = await model.createContext({
         contextSize: 256, threads: 1, sequences: 1,
         experimentalKvCacheKeyType: 'F32', experimentalKvCacheValueType: 'F32',
     });
-    const ids = [...(model.tokens.bos === null ? [] : [model.tokens.bos]), ...model.tokenize(prompt)];
+    const ids = [...begin, ...model.tokenize(prompt)];
     const made = [];
     for await (const token of context.getSequence().evaluate(ids, { temperature: 0 })) {
         made.push(token);
@@ -84,7 +86,7 @@ if (what === 'embedding') {
     const [file, share, prompt] = rest;
     const context = await model.createContext({ contextSize: 256, threads: 1, sequences: 1 });
     const text = fs.readFileSync(file, 'utf8').replace(/\n$/, '');
-    const ids = [...(model.tokens.bos === null ? [] : [model.tokens.bos]), ...model.tokenize(text)];
+    const ids = [...begin, ...model.tokenize(text)];
     const given = ids.length - model.tokenize(text).length + model.tokenize(prompt).length;
     const answers = await context.getSequence().controlledEvaluate(ids.slice(0, -1).map((token, i) =>
         (i + 1 < given ? token : [token, { generateNext: { token: true } }])));
