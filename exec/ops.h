@@ -353,9 +353,10 @@ typedef SoftCrossEntropyAttrs SoftBinaryCrossEntropyAttrs;
  * With `kl` the teacher's entropy is subtracted (same gradient). */
 typedef SoftCrossEntropyAttrs SoftSpanCrossEntropyAttrs, SoftChoiceCrossEntropyAttrs;
 
-/* relation_cross_entropy(x[N, T, D], y[N, T, D], teacher_x[N, T, E], teacher_y[N, T, E]):
- * R = softmax(x y^T / sqrt(D)) by rows, the same for the teacher over sqrt(E);
- * cross-entropy of the student's rows against the teacher's, mean over rows and samples.
+/* relation_cross_entropy(x[N, T, D], y[N, T, D], teacher_x[N, T, E], teacher_y[N, T, E],
+ * mask[N, T]? integer): R = softmax(x y^T / sqrt(D)) by rows, the same for the teacher
+ * over sqrt(E), both over the tokens that count; cross-entropy of the student's rows
+ * against the teacher's, mean over a sample's rows that count, then over samples.
  * x and y may be the same node (hidden relation). The teacher gets no gradient. With
  * `window` w > 0 every w tokens after each other relate to themselves alone; w divides T.
  */
@@ -363,8 +364,9 @@ typedef struct RelationAttrs {
     int64_t window; /* 0 = all tokens */
 } RelationAttrs;
 
-/* gram_mse(x[N, T, D], teacher[N, T, E]): rows L2-normalised, Gram matrices x x^T of each
- * sample, mean squared difference over T*T entries and samples, times `weight`. With
+/* gram_mse(x[N, T, D], teacher[N, T, E], mask[N, T]? integer): rows L2-normalised, Gram
+ * matrices x x^T of each sample, mean squared difference over the entries of tokens that
+ * count (all T*T without a mask), then over samples, times `weight`. With
  * `window` as above, w*w entries of every window. */
 typedef struct GramMseAttrs {
     double weight;

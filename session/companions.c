@@ -28,6 +28,11 @@ typedef struct Asked {
     bool (*same)(const DataEntry *a, const DataEntry *b);
 } Asked;
 
+/* Whether a step reads a data set that has what is asked for. */
+static bool answers(const DataEntry *entry, const Asked *asked) {
+    return entry->used && entry->batches && asked->has(entry);
+}
+
 /* The first one in the order of use that has it. NULL where none has, and, with a
  * warning, where two differ. */
 static const DataEntry *first_used(const Session *session, const Asked *asked,
@@ -35,13 +40,11 @@ static const DataEntry *first_used(const Session *session, const Asked *asked,
     const DataEntry *first = NULL;
     for (int i = 0; i < session->data_count; i++) {
         const DataEntry *entry = &session->data[i];
-        if (!entry->used || !entry->batches || !asked->has(entry)) continue;
-        if (!first || entry->used < first->used) first = entry;
+        if (answers(entry, asked) && (!first || entry->used < first->used)) first = entry;
     }
     for (int i = 0; first && i < session->data_count; i++) {
         const DataEntry *entry = &session->data[i];
-        if (entry == first || !entry->used || !entry->batches || !asked->has(entry) ||
-            asked->same(first, entry))
+        if (entry == first || !answers(entry, asked) || asked->same(first, entry))
             continue;
         diag_warn(diag, first->at, NULL,
                   "data sets \"%s\" and \"%s\" have other %s: none go with the model",
@@ -220,15 +223,13 @@ static void find_names(const Session *session, Companions *c, const Model *plann
 
 static void put_names(Model *model, const Batches *data) {
     Arena *arena = model->arena;
-    Tree *names = tree_new(arena, TREE_MAP, LOC_NONE);
-    Tree *labels = tree_new(arena, TREE_MAP, LOC_NONE);
+    Tree *names = tree_put_map(arena, model->config, "id2label");
+    Tree *labels = tree_put_map(arena, model->config, "label2id");
     for (int i = 0; i < data->classes; i++) {
         const char *name = data->class_names[i];
         tree_put_string(arena, names, arena_printf(arena, "%d", i), name);
-        tree_put_int(arena, labels, arena_strdup(arena, name), i);
+        tree_put_int(arena, labels, name, i);
     }
-    tree_put(arena, model->config, "id2label", names);
-    tree_put(arena, model->config, "label2id", labels);
 }
 
 /* ---- all of it ---- */

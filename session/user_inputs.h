@@ -39,8 +39,7 @@ void user_texts_of(UserTexts *out, Arena *arena, const StringList *texts);
 Status user_texts_read(UserTexts *out, Arena *arena, const char *path, Diag *diag);
 
 /* Reads the tokenizer at `path`; NULL = the one that goes with the model, of two that of
- * the source. Fails with
- * STATUS_USAGE when it has none, and as tokenizer_read. */
+ * the source. Fails with STATUS_USAGE when it has none, and as tokenizer_read. */
 Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model,
                            const char *name, Diag *diag);
 

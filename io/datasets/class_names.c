@@ -66,15 +66,13 @@ Status class_names_of(StringList *out, const Tree *config, const char *path, Are
 bool class_names_given(const Tree *config) {
     const Tree *names = tree_get_nonnull(config, "id2label");
     const Tree *labels = tree_get_nonnull(config, "label2id");
-    bool given =
-        (names && names->kind != TREE_MAP) || (labels && labels->kind != TREE_MAP);
-    for (const Tree *v = names && names->kind == TREE_MAP ? names->first : NULL; v;
-         v = v->next)
-        given |= v->kind != TREE_STRING || !is_generic(v->string);
-    for (const Tree *v = labels && labels->kind == TREE_MAP ? labels->first : NULL; v;
-         v = v->next)
-        given |= !is_generic(v->key);
-    return given;
+    if ((names && names->kind != TREE_MAP) || (labels && labels->kind != TREE_MAP))
+        return true;
+    for (const Tree *name = names ? names->first : NULL; name; name = name->next)
+        if (name->kind != TREE_STRING || !is_generic(name->string)) return true;
+    for (const Tree *label = labels ? labels->first : NULL; label; label = label->next)
+        if (!is_generic(label->key)) return true;
+    return false;
 }
 
 Status class_names_read(StringList *out, const char *path, Arena *arena, Diag *diag) {

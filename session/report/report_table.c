@@ -405,7 +405,8 @@ static void find_metrics(MetricList *list, Arena *arena, const Tree *report) {
     if (gated && is_metric(gated)) add_metric(list, gated, NULL);
 }
 
-/* Whether some report has measured a metric on another data set. */
+/* Whether some report has measured a metric on another data set than `data`; NULL = on
+ * one that nobody knows, beside which there is no other. */
 static bool is_of_several(const TableMaker *m, const char *metric, const char *data) {
     double value;
     for (int i = 0; i < m->count; i++) {
@@ -427,9 +428,9 @@ static void add_metrics(TableMaker *m) {
     for (int i = 0; i < m->count; i++) find_metrics(&list, m->arena, m->reports[i]);
     for (int i = 0; i < list.count; i++) {
         const bool several = is_of_several(m, list.metric[i], list.data[i]);
-        const char *name = several ? arena_printf(m->arena, "%s (%s)", list.metric[i],
-                                                  list.data[i] ? list.data[i] : "?")
-                                   : list.metric[i];
+        const char *name =
+            several ? arena_printf(m->arena, "%s (%s)", list.metric[i], list.data[i])
+                    : list.metric[i];
         add_column(m, name, UNIT_METRIC,
                    (ColumnSource){.metric = list.metric[i], .data = list.data[i]});
     }

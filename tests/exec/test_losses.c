@@ -232,9 +232,7 @@ static double naive_attention_map(const Problem *p) {
     return loss;
 }
 
-/* Tokens of a group of t, that of token i, which count; 0 where the token itself does
- * not.
- */
+/* Tokens that count of the t around token i; 0 where that one does not count itself. */
 static double kept_tokens(const int32_t *mask, int64_t i, int64_t t) {
     int64_t kept = mask ? 0 : t;
     for (int64_t j = 0; mask && j < t; j++) kept += mask[i / t * t + j] != 0;
