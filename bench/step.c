@@ -5,6 +5,7 @@
  *                [shards=N] [micro_batch=N] [recompute=layers] [moments=bf16]
  *     bench_step decode MODEL TOKENS CONTEXT THREADS [f32|bf16]
  *     bench_step prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]
+ *     bench_step batch MODEL TOKENS TEXTS THREADS [f32|bf16]
  *
  * MODEL is a file or folder of a model, or the configuration of one (NAME.json), whose
  * weights are drawn then. TOKENS is the length of every text, 0 for images. Prints the
@@ -18,14 +19,17 @@
  *
  * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
  * token. prompt: PROMPTS times a prompt of LENGTH tokens, up to the logits of its last
- * one; the median of a prompt. Both print the bytes of weights that a token reads and
- * those of the state behind the last one. */
+ * one; the median of a prompt. batch: TEXTS texts side by side, TOKENS tokens of each,
+ * the likeliest; the median of one token of all of them. All print the bytes of weights
+ * that a token reads and those of the state behind the last one. */
 #include "bench/timing.h"
 #include "exec/generate/decode.h"
+#include "exec/generate/sequences.h"
 #include "exec/linalg/blas.h"
 #include "exec/linalg/products.h"
 #include "exec/ops.h"
 #include "exec/run/forward.h"
+#include "exec/run/team.h"
 #include "exec/train/train.h"
 #include "io/files/json.h"
 #include "io/formats/hf.h"
@@ -37,7 +41,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { INPUTS_MAX = 8 };
+enum { INPUTS_MAX = 8, TEAM_MOST = 1024 };
 
 /* Samples for every input of a graph; the values do not matter for time. */
 typedef struct Noise {
@@ -241,6 +245,57 @@ static void measure_batches(Bench *b, bool training) {
     free(processor);
 }
 
+static void print_tokens(double *times, int count, size_t weights, size_t state,
+                         double reading) {
+    char more[120];
+    snprintf(more, sizeof more, "weights %.1f MB, state %.3f MB, ", (double)weights / 1e6,
+             (double)state / 1e6);
+    const size_t used = strlen(more);
+    if (reading > 0)
+        snprintf(more + used, sizeof more - used, "reading %.3f ms, ", 1e3 * reading);
+    print_times(times, count, more);
+}
+
+/* Numbers that a team reads, a share each, and what they come to, so that they are. */
+typedef uint64_t Line __attribute__((vector_size(64)));
+typedef struct Read {
+    const Line *lines;
+    size_t count;
+    Team *team;
+    volatile uint64_t sums[TEAM_MOST];
+} Read;
+
+static void read_share(void *self, int me) {
+    Read *read = self;
+    const size_t threads = (size_t)team_threads(read->team);
+    const size_t first = read->count / threads * (size_t)me;
+    Line sum[4] = {0};
+    for (size_t i = first; i + 4 <= first + read->count / threads; i += 4)
+        for (int j = 0; j < 4; j++) sum[j] ^= read->lines[i + (size_t)j];
+    read->sums[me] = (sum[0] ^ sum[1] ^ sum[2] ^ sum[3])[0];
+}
+
+/* The median of the seconds in which all threads read so many bytes. */
+static double time_reading(Bench *b, size_t bytes) {
+    enum { ROUNDS = 21 };
+    double times[ROUNDS];
+    Read read = {.count = bytes / sizeof(Line)};
+    void *lines = NULL;
+    if (posix_memalign(&lines, sizeof(Line), bytes)) return 0;
+    memset(lines, 1, bytes);
+    read.lines = lines;
+    require(team_create(&read.team, b->threads, b->diag), b->diag);
+    for (int i = -1; i < ROUNDS; i++) {
+        const double start = now();
+        team_run(read.team, read_share, &read);
+        if (i >= 0) times[i] = now() - start;
+    }
+    team_destroy(read.team);
+    free(lines);
+    sort_numbers(times, ROUNDS);
+    return times[ROUNDS / 2];
+}
+
 /* `count` tokens one by one behind a context, or, `prompts`, so many times a prompt. */
 static void measure_tokens(Bench *b, int count, StepWeights weights, bool prompts) {
     const DecodeOptions options = {.capacity = b->tokens + (prompts ? 0 : count),
@@ -262,13 +317,56 @@ static void measure_tokens(Bench *b, int count, StepWeights weights, bool prompt
         times[i] = now() - start;
     }
     free(context);
-    char more[80];
-    snprintf(more, sizeof more, "weights %.1f MB, state %.3f MB, ",
-             (double)decoder_weight_bytes(decoder) / 1e6,
-             (double)decoder_state_bytes(decoder) / 1e6);
-    print_times(times, count, more);
-    free(times);
+    const size_t read = decoder_weight_bytes(decoder),
+                 state = decoder_state_bytes(decoder);
     decoder_destroy(decoder);
+    print_tokens(times, count, read, state, prompts ? 0 : time_reading(b, read + state));
+    free(times);
+}
+
+/* Texts side by side, and the token that comes next in each. */
+typedef struct Texts {
+    Sequences *sequences;
+    int32_t *next;
+} Texts;
+
+static void take_likeliest(void *self, int64_t row) {
+    const Texts *texts = self;
+    const float *logits = sequences_logits(texts->sequences, row);
+    int64_t best = 0;
+    for (int64_t i = 1; i < sequences_vocabulary(texts->sequences); i++)
+        if (logits[i] > logits[best]) best = i;
+    texts->next[row] = (int32_t)best;
+}
+
+/* `count` tokens of `side` texts, each from a token of its own on. */
+static void measure_texts(Bench *b, int count, int64_t side, StepWeights weights) {
+    const SequencesOptions options = {
+        .capacity = count + 1, .slots = side, .threads = b->threads, .weights = weights};
+    Texts texts = {.next = memory_alloc((size_t)side, sizeof *texts.next)};
+    require(sequences_create(&texts.sequences, b->model->graph, &options, b->diag),
+            b->diag);
+    const int64_t words = sequences_vocabulary(texts.sequences);
+    for (int64_t i = 0; i < side; i++) {
+        texts.next[i] = (int32_t)((i + 1) * 7919 % words);
+        require(sequences_begin(texts.sequences, i, NULL, 0, b->diag), b->diag);
+    }
+    double *times = memory_alloc((size_t)count, sizeof *times);
+    for (int t = -1; t < count; t++) {
+        const double start = now();
+        sequences_clear(texts.sequences);
+        for (int64_t i = 0, row; i < side; i++)
+            require(sequences_add(texts.sequences, &row, i, texts.next[i], b->diag),
+                    b->diag);
+        sequences_step(texts.sequences);
+        sequences_each(texts.sequences, take_likeliest, &texts);
+        if (t >= 0) times[t] = now() - start;
+    }
+    print_tokens(times, count, sequences_weight_bytes(texts.sequences),
+                 sequences_state_bytes(texts.sequences), 0);
+    free(times);
+    free(texts.next);
+    sequences_destroy(texts.sequences);
 }
 
 int main(int argc, char **argv) {
@@ -277,8 +375,9 @@ int main(int argc, char **argv) {
                 "usage: %s train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] "
                 "[BATCHES] [OPTION=VALUE...]\n"
                 "       %s decode MODEL TOKENS CONTEXT THREADS [f32|bf16]\n"
-                "       %s prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]\n",
-                argv[0], argv[0], argv[0]);
+                "       %s prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]\n"
+                "       %s batch MODEL TOKENS TEXTS THREADS [f32|bf16]\n",
+                argv[0], argv[0], argv[0], argv[0]);
         return 2;
     }
     blas_init();
@@ -290,9 +389,12 @@ int main(int argc, char **argv) {
     require(products_choose(PRODUCTS_AUTO, b.diag), b.diag);
     b.model = load(argv[2], arena, b.diag);
     const bool prompts = strcmp(argv[1], "prompt") == 0;
+    const StepWeights weights =
+        argc > 6 && strcmp(argv[6], "bf16") == 0 ? STEP_BF16 : STEP_F32;
     if (prompts || strcmp(argv[1], "decode") == 0) {
-        const bool half = argc > 6 && strcmp(argv[6], "bf16") == 0;
-        measure_tokens(&b, atoi(argv[3]), half ? STEP_BF16 : STEP_F32, prompts);
+        measure_tokens(&b, atoi(argv[3]), weights, prompts);
+    } else if (strcmp(argv[1], "batch") == 0) {
+        measure_texts(&b, atoi(argv[3]), b.tokens, weights);
     } else {
         b.repeats = argc > 6 ? atoi(argv[6]) : 5;
         b.batches = argc > 7 ? atoi(argv[7]) : 5;

@@ -39,6 +39,7 @@ enum { FEW_PANELS = 1, FEW_VECTORS = 2 };
 _Static_assert((int)PANELS <= (int)ROOM_PANELS, "more panels than there is room");
 enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 24 };
 enum { MANY_VECTORS = 32 }; /* for which weights are widened once */
+enum { LINE_BYTES = 64 };   /* of the cache */
 enum { TRIO_PANELS = SOLO_PANELS < 3 ? SOLO_PANELS : 3 };
 enum { MIDDLE_PANELS = PANELS < 2 ? PANELS : 2 };
 
@@ -111,6 +112,16 @@ ALWAYS_INLINE Vec widen_half(const uint16_t *p) {
 
 /* ---- tiles ---- */
 
+/* Asks for what the next tile has where this one's panels have `bytes` bytes from w on:
+ * panels of few bits are too short for the processor to see that they are read from
+ * first to last. */
+ALWAYS_INLINE void ask_for_next(const Source *in, const char *w, int panels,
+                                int64_t bytes) {
+    for (int p = panels; p < 2 * panels; p++)
+        for (int64_t i = 0; i < bytes; i += LINE_BYTES)
+            __builtin_prefetch(w + p * in->gap + i, 0, 2);
+}
+
 /* sum[p, t] += row[p] x[t, k] for one column k of the panels, PARTS registers each. */
 ALWAYS_INLINE void add_column(const Vec *row, const float *x, int64_t ldx, int panels,
                               int n, Vec *sum) {
@@ -162,6 +173,8 @@ ALWAYS_INLINE void q8_tile(const Source *in, const float *x, int64_t ldx, int pa
     const char *w = in->w;
     for (int64_t k = 0; k < in->K; k++, w += in->step) {
         Vec row[SOLO_PANELS * PARTS];
+        if (n == 1 && k % (LINE_BYTES / PANEL_ROWS) == 0)
+            ask_for_next(in, w, panels, LINE_BYTES);
         for (int p = 0; p < panels; p++)
             for (int i = 0; i < PARTS; i++)
                 row[p * PARTS + i] = TO_FLOAT(WIDEN_SIGNED(w + p * in->gap + i * LANES));
@@ -266,6 +279,7 @@ ALWAYS_INLINE void wide4_group(const Source *in, const char *w, int64_t first,
             const int64_t rest = in->K - k;                                              \
             const int64_t count = rest < matrix->group ? rest : matrix->group;           \
             Held held = {0};                                                             \
+            if ((n) == 1) ask_for_next(in, w, panels, head + count / 2 * PANEL_ROWS);    \
             kind##_group(in, w, k, x + k, ldx, count, panels, n, held.sum);              \
             for (int p = 0; p < (panels); p++)                                           \
                 for (int i = 0; i < PARTS; i++) {                                        \
