@@ -100,14 +100,16 @@ ALWAYS_INLINE Vec widen_half(const uint16_t *p) {
 #define WIDEN_HALF(p) widen_half((const uint16_t *)(p))
 #endif
 
-/* The floats of 4 bits each in the low halves of bytes, which were widened. */
+/* The floats of 4 bits each in the low halves of bytes, which were widened, from the
+ * middle on: -8 to 7. */
+enum { MIDDLE = 8 };
 #if defined(__AVX512F__)
 #define NIBBLES(words)                                                                   \
     ((Vec)_mm512_permutexvar_ps(                                                         \
         (__m512i)(words),                                                                \
-        (__m512)(Vec){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}))
+        (__m512)(Vec){-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}))
 #else
-#define NIBBLES(words) TO_FLOAT((words)&15)
+#define NIBBLES(words) (TO_FLOAT((words)&15) - MIDDLE)
 #endif
 
 /* ---- tiles ---- */
@@ -182,7 +184,7 @@ ALWAYS_INLINE void q8_tile(const Source *in, const float *x, int64_t ldx, int pa
     }
 }
 
-/* One or two columns of q - z. */
+/* One or two columns of q - z; without `zero` z is the middle. */
 ALWAYS_INLINE void q4_pair(const char *w, int64_t gap, const Vec *zero, const float *x,
                            int64_t ldx, bool both, int panels, int n, Vec *sum) {
     Vec even[SOLO_PANELS * PARTS], odd[SOLO_PANELS * PARTS];
@@ -190,33 +192,45 @@ ALWAYS_INLINE void q4_pair(const char *w, int64_t gap, const Vec *zero, const fl
         for (int i = 0; i < PARTS; i++) {
             const int at = p * PARTS + i;
             const Words pair = WIDEN(w + p * gap + i * LANES);
-            even[at] = NIBBLES(pair) - zero[at];
-            odd[at] = NIBBLES(pair >> 4) - zero[at];
+            even[at] = NIBBLES(pair);
+            odd[at] = NIBBLES(pair >> 4);
+            if (zero) even[at] -= zero[at];
+            if (zero) odd[at] -= zero[at];
         }
     add_column(even, x, ldx, panels, n, sum);
     if (both) add_column(odd, x + 1, ldx, panels, n, sum);
 }
 
-/* Register `part` of the zero points of a group that begins at w. */
+/* Register `part` of the zero points, from the middle on, of a group that begins at w. */
 ALWAYS_INLINE Vec zero_points(const Matrix *matrix, const char *w, int part) {
-    enum { MIDDLE = 8, SCALES = 2 * PANEL_ROWS };
-    if (matrix->zeros) return TO_FLOAT(WIDEN(w + SCALES + part * LANES));
-    return (Vec){0} + MIDDLE;
+    enum { SCALES = 2 * PANEL_ROWS };
+    if (matrix->zeros) return TO_FLOAT(WIDEN(w + SCALES + part * LANES)) - MIDDLE;
+    return (Vec){0};
+}
+
+/* The columns of one group. */
+ALWAYS_INLINE void q4_columns(const Source *in, const char *w, const Vec *zero,
+                              const float *x, int64_t ldx, int64_t count, int panels,
+                              int n, Vec *sum) {
+    int64_t k = 0;
+    for (; k + 1 < count; k += 2, w += PANEL_ROWS)
+        q4_pair(w, in->gap, zero, x + k, ldx, true, panels, n, sum);
+    for (; k < count; k++) q4_pair(w, in->gap, zero, x + k, ldx, false, panels, n, sum);
 }
 
 /* One group of `count` columns from the k-th on, which begins at w. */
 ALWAYS_INLINE void q4_group(const Source *in, const char *w, int64_t first,
                             const float *x, int64_t ldx, int64_t count, int panels, int n,
                             Vec *sum) {
+    const char *columns = w + matrix_head_bytes(in->matrix);
     Vec zero[SOLO_PANELS * PARTS];
-    int64_t k = 0;
     (void)first;
     for (int i = 0; i < panels * PARTS; i++)
         zero[i] = zero_points(in->matrix, w + i / PARTS * in->gap, i % PARTS);
-    w += matrix_head_bytes(in->matrix);
-    for (; k + 1 < count; k += 2, w += PANEL_ROWS)
-        q4_pair(w, in->gap, zero, x + k, ldx, true, panels, n, sum);
-    for (; k < count; k++) q4_pair(w, in->gap, zero, x + k, ldx, false, panels, n, sum);
+    if (in->matrix->zeros)
+        q4_columns(in, columns, zero, x, ldx, count, panels, n, sum);
+    else
+        q4_columns(in, columns, NULL, x, ldx, count, panels, n, sum);
 }
 
 /* The same of widened ones. */
