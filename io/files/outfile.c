@@ -15,13 +15,18 @@ struct OutFile {
     const char *path, *folder, *base, *temporary;
     int fd; /* of the temporary file; its lock tells others that it is written */
     FileIdentity identity;
-    int slot;               /* among the unfinished ones */
-    off_t written, started; /* bytes, and of them those that are on their way to disk */
+    int slot; /* among the unfinished ones */
+    /* Bytes, of them those that are on their way to disk, and those that memory has no
+     * copy of any more. */
+    off_t written, started, given;
 };
 
 /* As many bytes are sent to disk at a time while more are written, so that making a large
  * file durable is not left for its end. */
 #define START_BYTES ((off_t)16 << 20)
+
+/* The last part of a file that stays in memory until it ends. */
+#define KEPT_BYTES ((off_t)256 << 20)
 
 void outfile_abandon_all(void) {
     unfinished_remove_all();
@@ -63,6 +68,22 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
     return STATUS_OK;
 }
 
+/* Lets the kernel's copy of a large file go, but for its last part, once it is on the
+ * disk: so it does not push out what was in memory before, the input above all. What
+ * cannot be written is told here, as fsync tells an error only to who waits first. */
+static Status give_back(OutFile *file, Diag *diag) {
+    const off_t bytes = file->written - KEPT_BYTES - file->given;
+    if (bytes < START_BYTES) return STATUS_OK;
+    if (sync_file_range(file->fd, file->given, bytes,
+                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                            SYNC_FILE_RANGE_WAIT_AFTER) == 0)
+        posix_fadvise(file->fd, file->given, bytes, POSIX_FADV_DONTNEED);
+    else if (errno == EIO || errno == ENOSPC || errno == EDQUOT)
+        return file_fail(file->path, "make the data durable", errno, diag);
+    file->given += bytes;
+    return STATUS_OK;
+}
+
 Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag) {
     const char *bytes = data;
     while (length) {
@@ -77,7 +98,7 @@ Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag)
     sync_file_range(file->fd, file->started, file->written - file->started,
                     SYNC_FILE_RANGE_WRITE); /* a wish; fsync tells what goes wrong */
     file->started = file->written;
-    return STATUS_OK;
+    return give_back(file, diag);
 }
 
 Status outfile_rewrite(OutFile *file, size_t offset, const void *data, size_t length,

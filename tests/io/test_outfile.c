@@ -4,13 +4,27 @@
 #include "io/files/file.h"
 #include "io/files/outfolder.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <utime.h>
 
 static char folder[256], path[300];
+
+/* Stands before the system's: the code that waiting for a part of a file fails with, 0 =
+ * it is waited for, and how often somebody did. */
+static int wait_code, waits;
+int sync_file_range(int fd, off_t from, off_t bytes, unsigned flags) {
+    if (flags & SYNC_FILE_RANGE_WAIT_AFTER) waits++;
+    if ((flags & SYNC_FILE_RANGE_WAIT_AFTER) && wait_code) {
+        errno = wait_code;
+        return -1;
+    }
+    return (int)syscall(SYS_sync_file_range, fd, from, bytes, flags);
+}
 
 static int enter(void **state) {
     (void)state;
@@ -308,12 +322,62 @@ static void pairs(void **state) {
     assert_int_equal(scratch_count(folder), 2);
 }
 
+enum { PIECES = 300, PIECE_BYTES = 1 << 20 };
+
+static void fill_piece(unsigned char *piece, int i) {
+    for (int k = 0; k < PIECE_BYTES; k++) piece[k] = (unsigned char)(k * 31 + i * 7);
+}
+
+static Status write_large(Diag *diag) {
+    static unsigned char piece[PIECE_BYTES];
+    OutFile *file;
+    Status status = outfile_open(&file, NULL, path, diag);
+    for (int i = 0; i < PIECES && status == STATUS_OK; i++) {
+        fill_piece(piece, i);
+        status = outfile_write(file, piece, sizeof piece, diag);
+    }
+    if (status == STATUS_OK) return outfile_commit(file, diag);
+    outfile_abandon(file);
+    return status;
+}
+
+/* A file that is on its way to disk while it is written, whose first parts memory need
+ * not keep: what it holds, also where the system cannot wait for a part, and what a disk
+ * that fails then comes to. */
+static void large(void **state) {
+    (void)state;
+    static unsigned char piece[PIECE_BYTES], back[PIECE_BYTES];
+    Diag *diag = diag_create();
+    const int codes[] = {0, EINVAL};
+    for (int c = 0; c < 2; c++) {
+        wait_code = codes[c], waits = 0;
+        expect_ok(diag, write_large(diag));
+        assert_true(waits > 1);
+        FILE *file = fopen(path, "rb");
+        assert_non_null(file);
+        for (int i = 0; i < PIECES; i++) {
+            assert_int_equal(fread(back, 1, sizeof back, file), sizeof back);
+            fill_piece(piece, i);
+            assert_memory_equal(piece, back, sizeof back);
+        }
+        assert_int_equal(fgetc(file), EOF);
+        fclose(file);
+    }
+    put_text(path, "old");
+    wait_code = EIO;
+    expect_error(diag, write_large(diag), STATUS_IO, "make the data durable");
+    wait_code = 0;
+    assert_string_equal(text_of(path), "old");
+    assert_int_equal(scratch_count(folder), 1);
+    diag_destroy(diag);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
     const struct CMUnitTest tests[] = {
         TEST(stale_files),    TEST(two_writers),   TEST(taken_away),
         TEST(two_namespaces), TEST(stale_folders), TEST(folder_taken_away),
-        TEST(long_name),      TEST(pairs),
+        TEST(long_name),      TEST(pairs),         TEST(large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
