@@ -1,6 +1,7 @@
 /* GGUF as a format of models: reading. See gguf_model.h. */
 #include "io/gguf/gguf_model.h"
 
+#include "io/families/sentence.h"
 #include "io/gguf/outline.h"
 #include "io/gguf/tokens.h"
 
@@ -173,6 +174,32 @@ static void take_labels(const Import *import, Tree *config) {
     }
 }
 
+static bool is_text(const GgufPair *pair, const char *text) {
+    return pair && !pair->array && pair->kind == GGUF_STRING &&
+           pair->strings[0].length == strlen(text) &&
+           memcmp(pair->strings[0].text, text, strlen(text)) == 0;
+}
+
+/* How a BERT without a classifier makes an embedding of its tokens. */
+static Status take_embedding(const Import *import, Tree *config) {
+    static const char *const POOLING[] = {"mean", "first", "last"};
+    const GgufPair *type = gguf_find(import->file, "bert.pooling_type");
+    const GgufPair *own = gguf_find(import->file, GGUF_EMBEDDING);
+    int64_t pooling = 0;
+    if (import->outline.kind != OUTLINE_BERT || import->outline.labels) return STATUS_OK;
+    if (type && !type->array) gguf_integer(type, 0, &pooling);
+    const bool none = is_text(own, GGUF_EMBEDDING_NONE);
+    const bool plain = is_text(own, GGUF_EMBEDDING_PLAIN);
+    if (own && !none && !plain && !is_text(own, GGUF_EMBEDDING_NORMALIZED))
+        return diag_fail(import->diag, STATUS_FORMAT, LOC_FILE(import->file->path),
+                         GGUF_EMBEDDING, "expected %s, %s or %s", GGUF_EMBEDDING_NONE,
+                         GGUF_EMBEDDING_PLAIN, GGUF_EMBEDDING_NORMALIZED);
+    if (none || pooling < 1 || pooling > 3) return STATUS_OK;
+    tree_put_string(import->arena, config, SENTENCE_POOLING, POOLING[pooling - 1]);
+    tree_put_bool(import->arena, config, SENTENCE_NORMALIZE, !plain);
+    return STATUS_OK;
+}
+
 static Status import_model(Import *import, const OpTable *ops) {
     const GgufFile *file = import->file;
     const Outline *outline = &import->outline;
@@ -181,6 +208,7 @@ static Status import_model(Import *import, const OpTable *ops) {
     TRY(tokens_of_file(&import->tokens, import->arena, file, outline->vocabulary, diag));
     Tree *config = tokens_config(import->arena, &import->tokens);
     take_labels(import, config);
+    TRY(take_embedding(import, config));
     TRY(outline_build(&import->model, outline, false, config, ops, diag));
     TRY(outline_build(&import->whole, outline, true, config, ops, diag));
     TRY(bind_weights(import));

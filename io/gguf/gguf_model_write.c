@@ -300,6 +300,11 @@ static void put_keys(const Export *e, GgufWriter *writer, const Model *model,
                          : e->outline.pooling ? e->outline.pooling
                                               : POOLING_NUMBER[options->pooling]);
         put_labels(e, writer, model);
+        if (!e->outline.labels)
+            gguf_put_text(writer, GGUF_EMBEDDING,
+                          !e->outline.pooling     ? GGUF_EMBEDDING_NONE
+                          : e->outline.normalized ? GGUF_EMBEDDING_NORMALIZED
+                                                  : GGUF_EMBEDDING_PLAIN);
     }
     tokens_put(writer, &e->tokens);
 }

@@ -40,6 +40,7 @@ typedef struct Outline {
     bool units_bias;     /* Llama: those of the feed-forward block */
     bool pooled;         /* BERT: a projection of the first token */
     int pooling;         /* BERT: llama_pooling_type of an embedding; 0 = it gives none */
+    bool normalized;     /* BERT: it has length 1 */
 } Outline;
 
 /* Whether it is Llama or one of its relatives. */

@@ -149,12 +149,17 @@ static Status measure_decoder(Outline *out, const Model *model, const Node *word
     return STATUS_OK;
 }
 
+static bool is_normalized(const Graph *graph) {
+    const Node *node = graph_output(graph, OUTPUT_EMBEDDING);
+    return node && strcmp(node->op->name, "normalize") == 0;
+}
+
 /* How an embedding is made of tokens, as llama.cpp counts the ways (llama_pooling_type);
  * it normalises vectors whatever the file says. 0 = the model gives none. */
 static int measure_pooling(const Graph *graph) {
     static const char *const OPS[] = {"mean_tokens", "select_token", "last_token"};
     const Node *node = graph_output(graph, OUTPUT_EMBEDDING);
-    if (node && strcmp(node->op->name, "normalize") == 0) node = node->in[0];
+    if (is_normalized(graph)) node = node->in[0];
     for (int i = 0; node && i < 3; i++)
         if (strcmp(node->op->name, OPS[i]) == 0) return i + 1;
     return 0;
@@ -195,6 +200,7 @@ static Status measure_encoder(Outline *out, const Graph *graph, Diag *diag) {
         task == TASK_CLASSIFY ? node_width(graph_output(graph, OUTPUT_LOGITS)) : 0;
     out->pooled = out->labels || graph_output(graph, OUTPUT_POOLER);
     out->pooling = measure_pooling(graph);
+    out->normalized = is_normalized(graph);
     return check_layers(out, STACK_ENCODER, diag);
 }
 

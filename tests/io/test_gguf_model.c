@@ -100,26 +100,74 @@ static void stock_models_come_back(void **state) {
 
 /* ---- embeddings ---- */
 
-/* How an embedding is made stands in a key of the file; the rest of the model is BERT. */
-static void embeddings_are_a_key(void **state) {
-    static const char *const POOLING[] = {"mean", "first", "last"};
+static void read_bert(Fixture *f, const char *pooling, bool normalize) {
+    Tree *keys = tree_new(f->arena, TREE_MAP, LOC_NONE);
+    tree_put_string(f->arena, keys, "pooling", pooling);
+    if (normalize) tree_put_bool(f->arena, keys, "normalize", true);
+    tree_add_string(f->arena, tree_put_list(f->arena, keys, "architectures"),
+                    "BertModel");
+    const HfOptions options = {.overrides = keys};
+    expect_ok(f->diag, hf_read_with(&f->model, "tests/data/reference/bert", &options,
+                                    ops_table(), f->diag));
+    diag_clear(f->diag);
+}
+
+/* Changes text of the file to another of the same length, where it stands first. */
+static void change_file(Fixture *f, const char *text, const char *other) {
+    char *bytes;
+    size_t length;
+    expect_ok(f->diag, file_read(&bytes, &length, f->arena, f->path, 1 << 30, f->diag));
+    char *at = memmem(bytes, length, text, strlen(text));
+    assert_non_null(at);
+    memcpy(at, other, strlen(text));
+    expect_ok(f->diag, file_write(f->path, bytes, length, f->diag));
+}
+
+static void expect_embedding(Fixture *f, int pooling, bool normalized) {
+    Outline outline;
+    expect_ok(f->diag, outline_of_graph(&outline, f->arena, f->back, f->diag));
+    assert_int_equal(outline.pooling, pooling);
+    assert_int_equal(outline.normalized, normalized);
+    assert_int_equal(graph_task(f->back->graph), TASK_EMBED);
+    assert_int_equal(graph_output(f->back->graph, OUTPUT_EMBEDDING) != NULL, pooling > 0);
+}
+
+/* How an embedding is made stands in keys of the file; the rest of the model is BERT. */
+static void embeddings_are_keys(void **state) {
+    static const char *const POOLING[] = {"none", "mean", "first", "last"};
     Fixture *f = *state;
-    for (int i = 0; i < 3; i++) {
-        Tree *keys = tree_new(f->arena, TREE_MAP, LOC_NONE);
-        tree_put_string(f->arena, keys, "pooling", POOLING[i]);
-        tree_put_bool(f->arena, keys, "normalize", i == 0);
-        const HfOptions options = {.overrides = keys};
-        expect_ok(f->diag, hf_read_with(&f->model, "tests/data/reference/bert", &options,
-                                        ops_table(), f->diag));
-        diag_clear(f->diag);
-        Outline outline;
-        expect_ok(f->diag, outline_of_graph(&outline, f->arena, f->model, f->diag));
-        assert_int_equal(outline.pooling, i + 1);
+    for (int i = 0; i < 7; i++) {
+        const int pooling = i % 4;
+        const bool normalize = i > 4;
+        read_bert(f, POOLING[pooling], normalize);
         write_model(f, "f32");
         read_model(f);
         compare_weights(f, are_equal);
+        expect_embedding(f, pooling, normalize);
         drop_models(f);
     }
+}
+
+/* A file of others gives what llama.cpp makes of it; a value that nobody knows is told.
+ */
+static void embeddings_of_others(void **state) {
+    Fixture *f = *state;
+    read_bert(f, "first", false);
+    write_model(f, "f32");
+    change_file(f, "compress.embedding", "whatever.embedding");
+    read_model(f);
+    expect_embedding(f, 2, true);
+    model_destroy(f->back);
+    change_file(f, "bert.pooling_type", "bert.pooling_kind");
+    read_model(f);
+    expect_embedding(f, 0, false);
+    model_destroy(f->back);
+    f->back = NULL;
+    change_file(f, "whatever.embedding", "compress.embedding");
+    change_file(f, "plain", "plane");
+    expect_error(f->diag,
+                 gguf_read_model(&f->back, f->path, NULL, ops_table(), true, f->diag),
+                 STATUS_FORMAT, "expected none, plain or normalized");
 }
 
 /* ---- layers of unequal sizes ---- */
@@ -378,7 +426,8 @@ static void damaged_files_do_no_harm(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(stock_models_come_back),
-        TEST(embeddings_are_a_key),
+        TEST(embeddings_are_keys),
+        TEST(embeddings_of_others),
         TEST(unequal_layers_come_back),
         TEST(layers_without_blocks_come_back),
         TEST(bert_comes_back_without_its_extras),
