@@ -43,6 +43,8 @@ Model *model_copy(const Model *model) {
     copy->config = tree_copy(arena, model->config);
     copy->provenance = tree_copy(arena, model->provenance);
     copy->file_bytes = model->file_bytes;
+    for (const LeftOut *left = model->left_out; left; left = left->next)
+        model_leave_out(copy, left->at, left->key, left->what);
     copy->asset_count = model->asset_count;
     copy->assets = ARENA_ARRAY(arena, ModelAsset, (size_t)model->asset_count);
     for (int i = 0; i < model->asset_count; i++) {
@@ -51,6 +53,20 @@ Model *model_copy(const Model *model) {
         buf_retain(copy->assets[i].buf);
     }
     return copy;
+}
+
+void model_leave_out(Model *model, Loc at, const char *key, const char *what) {
+    LeftOut **end = &model->left_out;
+    while (*end) end = &(*end)->next;
+    *end = ARENA_NEW(model->arena, LeftOut);
+    if (at.file) at.file = arena_strdup(model->arena, at.file);
+    **end = (LeftOut){at, arena_strdup(model->arena, key),
+                      arena_strdup(model->arena, what), NULL};
+}
+
+void model_warn_left_out(const Model *model, Diag *diag) {
+    for (const LeftOut *left = model->left_out; left; left = left->next)
+        diag_warn(diag, left->at, left->key, "%s is left out", left->what);
 }
 
 const ModelAsset *model_asset(const Model *model, const char *name) {

@@ -13,6 +13,14 @@ typedef struct ModelAsset {
     Buf *buf; /* holds the data, which copies of the model share */
 } ModelAsset;
 
+/* A key of a configuration that asks for something in training which no op does: "dropout
+ * of attention probabilities". */
+typedef struct LeftOut {
+    Loc at;
+    const char *key, *what;
+    struct LeftOut *next;
+} LeftOut;
+
 typedef struct Model {
     Arena *arena; /* owned: everything below */
     Graph *graph;
@@ -21,6 +29,7 @@ typedef struct Model {
     ModelAsset *assets; /* sorted by name */
     int asset_count;
     int64_t file_bytes; /* of the files that it was read from; 0 = of none */
+    LeftOut *left_out;  /* of the configuration that its graph was built from */
 } Model;
 
 /* New model with an empty graph, empty config and provenance; never NULL. */
@@ -44,6 +53,12 @@ void model_put_asset(Model *model, const char *name, const void *data, size_t le
 
 /* Takes an asset out, if there is one of this name. */
 void model_remove_asset(Model *model, const char *name);
+
+/* Notes a key that asks for what no op does; the strings are copied. */
+void model_leave_out(Model *model, Loc at, const char *key, const char *what);
+
+/* Warns of what is left out of the model's training, which is for who trains it. */
+void model_warn_left_out(const Model *model, Diag *diag);
 
 /* Drops the data of every storage, so that the model has shapes alone. */
 void model_strip(Model *model);

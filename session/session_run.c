@@ -40,8 +40,17 @@ static void keep_failure(void *self, const Recipe *recipe, int index,
     session->gate.detail = arena_strdup(arena, failure->gate->detail);
 }
 
+/* What training does not do that the model's configuration asks for. */
+static void warn_left_out(const Session *session, Diag *diag) {
+    bool trains = false;
+    for (int i = 0; i < session->recipe.step_count; i++)
+        trains = trains || session->recipe.steps[i].pass->flags & PASS_TRAINS;
+    if (trains) model_warn_left_out(session->model, diag);
+}
+
 static Status plan_steps(Session *session, Diag *diag) {
     TRY(session_connect(session, diag));
+    warn_left_out(session, diag);
     session->input_shapes = model_copy(session->model);
     model_strip(session->input_shapes);
     Model *model = model_copy(session->input_shapes);

@@ -188,7 +188,7 @@ double build_config_dropout(Builder *b, const char *key, double fallback) {
 
 void build_config_left_out(Builder *b, const char *key, const char *what) {
     if (build_config_dropout(b, key, 0) > 0 && b->status == STATUS_OK)
-        diag_warn(b->diag, build_config_loc(b, key), key, "%s is left out", what);
+        model_leave_out(b->model, build_config_loc(b, key), key, what);
 }
 
 void build_config_attention_dropout(Builder *b, const char *key) {

@@ -72,8 +72,8 @@ const char *build_config_activation(Builder *b, const char *key, const char *fal
 /* A dropout rate. */
 double build_config_dropout(Builder *b, const char *key, double fallback);
 
-/* A rate of something that no op does: accepted with a warning that `what`, or dropout of
- * attention probabilities, is left out. */
+/* A rate of something that no op does: accepted; who trains the model is warned that
+ * `what`, or dropout of attention probabilities, is left out (model_warn_left_out). */
 void build_config_left_out(Builder *b, const char *key, const char *what);
 void build_config_attention_dropout(Builder *b, const char *key);
 

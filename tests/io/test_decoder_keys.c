@@ -1,5 +1,5 @@
 /* Keys of the decoders in Llama's form: each one of a configuration is changed, and the
- * graph is another one then, or the key is refused by its name, or told in a warning.
+ * graph is another one then, or the key is refused by its name, or who trains is warned.
  * Those that change nothing are listed. */
 #include "io/families/config_keys.h"
 #include "tests/io/folder_fixture.h"
@@ -53,6 +53,7 @@ static const char *graph_of(Fixture *f, const Tree *config, const char **said) {
         graph_print(&graph, model->graph);
         kept = arena_strdup(f->arena, graph.data);
         text_free(&graph);
+        model_warn_left_out(model, f->diag);
         model_destroy(model);
     }
     char *text = diag_text(f->diag);

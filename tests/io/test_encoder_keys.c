@@ -7,7 +7,7 @@
 typedef enum KeyEffect {
     CHANGES, /* another graph */
     REFUSED, /* a failure at the key */
-    WARNED,  /* the same graph, a warning at the key */
+    WARNED,  /* the same graph, a warning at the key of who trains it */
     PASSIVE  /* nothing */
 } KeyEffect;
 
@@ -192,6 +192,7 @@ static Built build_of(Fixture *f, const char *config, const KeyChange *change) {
         graph_print(&text, model->graph);
         built.graph = arena_strdup(f->arena, text.data);
         text_free(&text);
+        model_warn_left_out(model, f->diag);
     }
     char *said = diag_text(f->diag);
     built.said = arena_strdup(f->arena, said);

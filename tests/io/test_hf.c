@@ -363,6 +363,10 @@ static void built(void **state) {
         for (Node *node = model->graph->first; node; node = node->next)
             dropouts += strcmp(node->op->name, "dropout") == 0;
         assert_int_equal(dropouts, i ? 0 : 5);
+        assert_int_equal(diag_warning_count(f->diag), i);
+        Model *copy = model_copy(model);
+        model_warn_left_out(copy, f->diag);
+        model_destroy(copy);
         model_destroy(model);
     }
     char *message = diag_text(f->diag);

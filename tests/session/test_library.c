@@ -32,7 +32,7 @@ typedef struct Use {
 static void use_open(Use *use) {
     assert_int_equal(compress_open(&use->context, 2), COMPRESS_OK);
     assert_int_equal(compress_load(use->context, BERT, &use->model), COMPRESS_OK);
-    assert_non_null(strstr(compress_messages(use->context), "warning: attention_probs"));
+    assert_string_equal(compress_messages(use->context), "");
 }
 
 static void use_close(Use *use) {
