@@ -15,6 +15,7 @@
 #include "session/made_text.h"
 #include "session/session.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum { BEAM = 4 }; /* unless --beam says otherwise */
@@ -86,13 +87,15 @@ static Status open_decoder(Generation *g, Diag *diag) {
                                    diag);
 }
 
-/* Prints what has become certain of the text. */
-static void show(Generation *g) {
+/* Prints what has become certain of the text. Fails with STATUS_IO. */
+static Status show(Generation *g, Diag *diag) {
     const MadeText *text = &g->text;
     if (text->certain > g->shown)
         fwrite(text->made.data + g->shown, 1, text->certain - g->shown, stdout);
     g->shown = text->certain;
-    fflush(stdout);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return STATUS_OK;
+    return diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
+                     "cannot write to standard output: %s", strerror(errno));
 }
 
 /* One token: draws it, notes it, shows it. *over: it was the last. */
@@ -108,7 +111,7 @@ static Status make_token(Generation *g, const int32_t ends[2], bool *over, Diag 
     g->made++;
     sampler_see(g->sampler, &token, 1);
     TRY(made_text_add(&g->text, token, diag));
-    show(g);
+    TRY(show(g, diag));
     *over = g->text.stopped || g->made == g->most;
     return *over ? STATUS_OK : decoder_step(g->decoder, token, diag);
 }
@@ -167,10 +170,11 @@ static Status generate_text(Generation *g, Diag *diag) {
     if (g->text.prompt.length > 0)
         fwrite(g->text.prompt.data, 1, g->text.prompt.length, stdout);
     start = ticker_seconds();
-    const Status status = make_tokens(g, diag);
+    Status status = make_tokens(g, diag);
     g->seconds = ticker_seconds() - start;
     made_text_finish(&g->text); /* U+FFFD where bytes of a character never came */
-    show(g);
+    const Status shown = status == STATUS_IO ? status : show(g, diag);
+    if (status == STATUS_OK) status = shown;
     putchar('\n');
     if (flags->timing) tell_timing(g);
     if (flags->logprobs) tell_logs(g);
@@ -299,7 +303,12 @@ static Status open_translator(Translating *t, Diag *diag) {
                          "configuration");
     blas_init();
     TRY(threads_reserve(options.threads, diag));
-    TRY(translator_create(&t->translator, t->model->graph, &options, diag));
+    const Status status =
+        translator_create(&t->translator, t->model->graph, &options, diag);
+    if (status == STATUS_MEMORY)
+        diag_hint(diag, "--max-tokens %lld with --beam %lld: fewer of either take less",
+                  (long long)t->most, (long long)t->search.beam);
+    TRY(status);
     if (translator_vocabulary(t->translator) >= tokenizer_size(t->target))
         return STATUS_OK;
     return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
@@ -338,7 +347,7 @@ static Status translate_prompt(Translating *t, Diag *diag) {
     const char *prompt = flags->prompt;
     const TextSpan span = {prompt, prompt ? strlen(prompt) : 0};
     if (flags->temperature > 0 || flags->top_k > 0 || flags->top_p > 0 ||
-        flags->min_p > 0 || flags->repetition_penalty > 0)
+        flags->min_p > 0 || flags->repetition_penalty > 0 || flags->seed > 0)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --beam for a model that translates, which does not "
                          "sample");

@@ -7,9 +7,9 @@
 #include "exec/linalg/blas.h"
 #include "exec/run/reserve.h"
 #include "exec/run/ticker.h"
-#include "io/files/file.h"
 #include "io/files/json.h"
-#include "io/tokenizers/unicode.h"
+#include "io/files/lines.h"
+#include "io/files/outfile.h"
 #include "session/made_text.h"
 #include "session/output_files.h"
 #include "session/session.h"
@@ -29,12 +29,6 @@ static const char SEPARATOR[] = "<|endoftext|>";
 /* Seconds between two lines of progress. */
 static const double TELL_SECONDS = 0.1;
 
-/* A prompt as it was given. */
-typedef struct PromptText {
-    TextSpan text;
-    Loc at;
-} PromptText;
-
 /* One text that is begun and not written. */
 typedef struct Sample {
     MadeText text;
@@ -48,7 +42,7 @@ typedef struct Batch {
     const Cli *cli;
     const Model *model;
     Tokenizer *tokenizer;
-    PromptText *texts;
+    Line *texts;
     SamplePrompt *prompts;
     int64_t count;   /* of them */
     int64_t longest; /* of them, in tokens */
@@ -68,7 +62,7 @@ typedef struct Batch {
 
 /* ---- prompts ---- */
 
-static Status read_json_line(PromptText *prompt, Arena *arena, Diag *diag) {
+static Status read_json_line(Line *prompt, Arena *arena, Diag *diag) {
     const TextSpan line = prompt->text;
     Tree *map;
     TRY(json_parse_line(&map, arena, prompt->at.file, prompt->at.line, line.text,
@@ -81,29 +75,15 @@ static Status read_json_line(PromptText *prompt, Arena *arena, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Prompts of a file, a line each; empty lines are left out. */
+/* Prompts of a file, a line each. */
 static Status read_prompts(Batch *b, const char *path, Diag *diag) {
     Arena *arena = b->cli->arena;
     const bool json = text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson");
-    char *text;
-    size_t length, lines = 1;
-    int line = 0;
-    TRY(file_read(&text, &length, arena, path, PROMPTS_BYTES_MAX, diag));
-    const size_t mark = utf8_mark_length(text, length);
-    text += mark, length -= mark;
-    for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
-    b->texts = ARENA_ARRAY(arena, PromptText, lines);
-    for (char *end, *at = text; at < text + length; at = end + 1) {
-        end = memchr(at, '\n', (size_t)(text + length - at));
-        if (!end) end = text + length;
-        TextSpan span = {at, (size_t)(end - at)};
-        if (span.length > 0 && at[span.length - 1] == '\r') span.length--;
-        line++;
-        if (span.length == 0) continue;
-        PromptText *prompt = &b->texts[b->count++];
-        *prompt = (PromptText){span, {path, line, 1}};
-        if (json) TRY(read_json_line(prompt, arena, diag));
-    }
+    int count;
+    TRY(lines_read(&b->texts, &count, arena, path, PROMPTS_BYTES_MAX, diag));
+    b->count = count;
+    for (int i = 0; i < count && json; i++)
+        TRY(read_json_line(&b->texts[i], arena, diag));
     if (b->count > 0) return STATUS_OK;
     return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
                      "expected a prompt on each line, found none");
@@ -116,9 +96,9 @@ static Status open_prompts(Batch *b, Diag *diag) {
         TRY(read_prompts(b, flags->prompts, diag));
     } else {
         const char *prompt = flags->prompt ? flags->prompt : "";
-        b->texts = ARENA_NEW(arena, PromptText);
+        b->texts = ARENA_NEW(arena, Line);
         b->texts[b->count++] =
-            (PromptText){{prompt, strlen(prompt)}, LOC_FILE("--prompt")};
+            (Line){{prompt, strlen(prompt)}, LOC_FILE("--prompt")};
     }
     b->prompts = ARENA_ARRAY(arena, SamplePrompt, (size_t)b->count);
     for (int64_t i = 0; i < b->count; i++) {

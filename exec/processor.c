@@ -164,18 +164,28 @@ Processor processor_level(void) {
 
 /* ---- fixing it ---- */
 
-/* Whether the environment has a variable as it should be; sets it where not. */
-static bool variable_set(const char *name, const char *value) {
+/* Whether the environment has a variable as it should be. */
+static bool variable_is(const char *name, const char *value) {
     const char *old = getenv(name);
-    if (!value || (old && strcmp(old, value) == 0)) return true;
+    return !value || (old && strcmp(old, value) == 0);
+}
+
+/* The same for a tunable of libc, among others. */
+static bool tunable_is(const char *value) {
+    const char *old = getenv(TUNABLES);
+    return !value || (old && strstr(old, value));
+}
+
+/* Whether they were as they should be; sets them where not. */
+static bool variable_set(const char *name, const char *value) {
+    if (variable_is(name, value)) return true;
     setenv(name, value, 1);
     return false;
 }
 
-/* The same for a tunable of libc, among others. */
 static bool tunable_set(const char *value) {
     const char *old = getenv(TUNABLES);
-    if (!value || (old && strstr(old, value))) return true;
+    if (tunable_is(value)) return true;
     const size_t room = (old ? strlen(old) : 0) + strlen(value) + 2;
     char *all = memory_alloc(room, 1);
     snprintf(all, room, "%s%s%s", old ? old : "", old && *old ? ":" : "", value);
@@ -213,6 +223,21 @@ static Status refuse_level(Processor level, Diag *diag) {
     else
         diag_hint(diag, "the best here is %s", processor_name(best_level()));
     return status;
+}
+
+bool processor_is_fixed_to(Processor level) {
+    const Libraries *want = &LIBRARIES[level];
+    return fixed && chosen == level && variable_is("OPENBLAS_CORETYPE", want->core) &&
+           variable_is("OPENBLAS_L2_SIZE", want->cache) && tunable_is(want->tunables) &&
+           strcmp(blas_core(), want->core) == 0;
+}
+
+const char *processor_environment(Arena *arena, Processor level) {
+    const Libraries *want = &LIBRARIES[level];
+    const char *tunables = want->tunables ? want->tunables : "";
+    return arena_printf(arena, "%s=%s OPENBLAS_CORETYPE=%s OPENBLAS_L2_SIZE=%s%s%s",
+                        VARIABLE, want->name, want->core, want->cache,
+                        *tunables ? " " TUNABLES "=" : "", tunables);
 }
 
 Status processor_fix(Processor level, Diag *diag) {

@@ -8,6 +8,7 @@
 #ifndef COMPRESS_EXEC_PROCESSOR_H
 #define COMPRESS_EXEC_PROCESSOR_H
 
+#include "ir/arena.h"
 #include "ir/status.h"
 
 /* Names of levels as in --processor; auto is the best that the processor has. */
@@ -50,7 +51,14 @@ void processor_require(void);
  * look at the environment before main; so the program is started anew with the same
  * arguments, once, and this returns STATUS_OK in the new one. Then results are the same
  * bytes on every processor that has the level. Fails with STATUS_USAGE where that is not
- * possible. Call before anything is computed or read from standard input. */
+ * possible. Call before anything is computed, with standard input where it was when the
+ * program was started. */
 Status processor_fix(Processor level, Diag *diag);
+
+/* The same for who cannot start the program anew: whether it was started with what fixes
+ * a level other than PROCESSOR_AUTO, and the variables of the environment that do, as the
+ * shell writes them ("A=b C=d"). */
+bool processor_is_fixed_to(Processor level);
+const char *processor_environment(Arena *arena, Processor level);
 
 #endif

@@ -28,8 +28,9 @@
  *
  * Paths are relative to the working directory. Texts are UTF-8 and end with NUL. What a
  * function gives as `T **out` is the caller's, to be freed as said there; after a failure
- * it is NULL. A context and a model are used by one thread at a time; calls from several
- * threads run one after another, each on threads of its own.
+ * it is NULL. NULL where something is needed is COMPRESS_USAGE. A context and a model are
+ * used by one thread at a time; calls from several threads run one after another, each on
+ * threads of its own.
  *
  * This header is all that the shared library exports. What a version promises:
  * docs/compatibility.md. */
@@ -119,7 +120,8 @@ COMPRESS_API CompressStatus compress_save(CompressContext *context,
                                           const CompressModel *model, const char *path,
                                           const char *options);
 
-/* A copy, which shares weights until one of the two is changed. Never fails. */
+/* A copy, which shares weights until one of the two is changed. Never fails; NULL gives
+ * NULL. */
 COMPRESS_API CompressModel *compress_copy(const CompressModel *model);
 
 /* Frees a model. NULL is allowed. */
@@ -157,8 +159,9 @@ COMPRESS_API CompressStatus compress_add_plugin(CompressContext *context,
 /* Runs a recipe from its file as `compress --recipe` does, without progress: reads its
  * model and data, runs it and writes its outputs. `sets` are `count` changes of the
  * recipe, "key=value" as --set takes them. `out` and `report` may be NULL; else they get
- * the model that came out, and the report as in compress_apply. Fails as the recipe does.
- */
+ * the model that came out, and the report as in compress_apply. Fails as the recipe does,
+ * and with COMPRESS_USAGE where `processor:` wants a level that this program was not
+ * started with: the message names the variables. */
 COMPRESS_API CompressStatus compress_run_recipe(CompressContext *context,
                                                 const char *path, const char *const *sets,
                                                 size_t count, CompressModel **out,

@@ -72,7 +72,7 @@ static bool is_cancelled(void *self) {
 
 bool library_begin(LibraryCall *call, CompressContext *context) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (pthread_mutex_lock(&one_call) != 0) return false;
+    if (!context || pthread_mutex_lock(&one_call) != 0) return false;
     pthread_once(&once, make_locale);
     *call = (LibraryCall){.context = context,
                           .arena = arena_create(),
@@ -122,6 +122,7 @@ Status library_options(Tree **out, const LibraryCall *call, const char *name,
 
 CompressStatus compress_open(CompressContext **out, int threads) {
     const bool levels = processor_level() != PROCESSOR_AUTO;
+    if (!out) return COMPRESS_USAGE;
     *out = NULL;
     if (threads < 0 || (levels && !processor_has(PROCESSOR_V2))) return COMPRESS_USAGE;
     *out = memory_alloc(1, sizeof **out);
@@ -135,13 +136,14 @@ void compress_close(CompressContext *context) {
 }
 
 const char *compress_messages(const CompressContext *context) {
-    return context->messages ? context->messages : "";
+    return context && context->messages ? context->messages : "";
 }
 
 void compress_watch(CompressContext *context, void *self,
                     void (*progress)(void *self, int64_t done, int64_t total,
                                      const char *text),
                     int (*cancelled)(void *self)) {
+    if (!context) return;
     context->self = self;
     context->progress = progress;
     context->cancelled = cancelled;
@@ -155,17 +157,21 @@ CompressModel *library_model(Model *model) {
     return own;
 }
 
+static Status load_model(const LibraryCall *call, const char *path, CompressModel **out) {
+    Model *model;
+    TRY(library_need(call, path, "path"));
+    TRY(library_need(call, out, "out"));
+    TRY(model_load(&model, path, ops_table(), true, call->diag));
+    *out = library_model(model);
+    return STATUS_OK;
+}
+
 CompressStatus compress_load(CompressContext *context, const char *path,
                              CompressModel **out) {
     LibraryCall call;
-    Model *model = NULL;
-    *out = NULL;
+    if (out) *out = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    Status status = library_need(&call, path, "path");
-    if (status == STATUS_OK)
-        status = model_load(&model, path, ops_table(), true, call.diag);
-    if (status == STATUS_OK) *out = library_model(model);
-    return library_end(&call, status);
+    return library_end(&call, load_model(&call, path, out));
 }
 
 static Status save_model(const LibraryCall *call, const CompressModel *own,
@@ -197,7 +203,7 @@ CompressStatus compress_save(CompressContext *context, const CompressModel *mode
 }
 
 CompressModel *compress_copy(const CompressModel *model) {
-    return library_model(model_copy(model->model));
+    return model ? library_model(model_copy(model->model)) : NULL;
 }
 
 void compress_free_model(CompressModel *model) {
@@ -211,17 +217,22 @@ char *library_json(const Tree *tree) {
     return text.data;
 }
 
+static Status inspect_model(const LibraryCall *call, const CompressModel *own,
+                            char **json) {
+    Inspection it;
+    TRY(library_need(call, own, "model"));
+    TRY(library_need(call, json, "json"));
+    TRY(inspection_make(&it, call->arena, NULL, own->model, call->diag));
+    *json = library_json(inspection_tree(&it));
+    return STATUS_OK;
+}
+
 CompressStatus compress_inspect(CompressContext *context, const CompressModel *model,
                                 char **json) {
     LibraryCall call;
-    Inspection it;
-    *json = NULL;
+    if (json) *json = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    Status status = library_need(&call, model, "model");
-    if (status == STATUS_OK)
-        status = inspection_make(&it, call.arena, NULL, model->model, call.diag);
-    if (status == STATUS_OK) *json = library_json(inspection_tree(&it));
-    return library_end(&call, status);
+    return library_end(&call, inspect_model(&call, model, json));
 }
 
 void compress_free_text(char *text) {

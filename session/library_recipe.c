@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+enum { SETS_MAX = 10000 };
+
 /* The document of a recipe: what the caller wrote, or the steps that it lists. */
 static Status read_passes(Tree **out, const LibraryCall *call, const char *text) {
     Arena *arena = call->arena;
@@ -22,6 +24,20 @@ static Status read_passes(Tree **out, const LibraryCall *call, const char *text)
     if ((*out)->kind == TREE_MAP && !tree_get(*out, "version"))
         tree_put_int(arena, *out, "version", 1);
     return STATUS_OK;
+}
+
+/* A library cannot start its host anew, so a level of processors that a recipe wants is
+ * the host's to give. */
+static Status check_processor(const Session *session, Diag *diag) {
+    const Processor wanted = session->recipe.processor;
+    if (wanted == PROCESSOR_AUTO || processor_is_fixed_to(wanted)) return STATUS_OK;
+    diag_fail(diag, STATUS_USAGE, LOC_FILE(session->options.recipe), "processor",
+              "expected a level that the program was started with, found %s",
+              processor_name(wanted));
+    if (processor_has(wanted))
+        diag_hint(diag, "start it with %s, or set processor=auto",
+                  processor_environment(session->arena, wanted));
+    return STATUS_USAGE;
 }
 
 /* Plans and runs the steps on a copy of the model, which takes its place at the end. */
@@ -43,8 +59,11 @@ static void keep_report(char **report, const Session *session, Status status,
         *report = library_json(run_report(session, status, diag));
 }
 
-static Status apply(LibraryCall *call, Model *model, const char *passes, char **report) {
+static Status apply(LibraryCall *call, CompressModel *own, const char *passes,
+                    char **report) {
     Session session;
+    TRY(library_need(call, own, "model"));
+    TRY(library_need(call, passes, "passes"));
     SessionOptions options = {.recipe = "passes",
                               .folder = ".",
                               .model = "memory",
@@ -57,7 +76,8 @@ static Status apply(LibraryCall *call, Model *model, const char *passes, char **
     options.document = document;
     Status status = session_open(&session, &options, call->diag);
     session.output_count = 0;
-    if (status == STATUS_OK) status = run_steps(&session, model, call->diag);
+    if (status == STATUS_OK) status = check_processor(&session, call->diag);
+    if (status == STATUS_OK) status = run_steps(&session, own->model, call->diag);
     keep_report(report, &session, status, call->diag);
     session_close(&session);
     return status;
@@ -68,16 +88,14 @@ CompressStatus compress_apply(CompressContext *context, CompressModel *model,
     LibraryCall call;
     if (report) *report = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    Status status = library_need(&call, model, "model");
-    if (status == STATUS_OK) status = library_need(&call, passes, "passes");
-    if (status == STATUS_OK) status = apply(&call, model->model, passes, report);
-    return library_end(&call, status);
+    return library_end(&call, apply(&call, model, passes, report));
 }
 
 /* Runs a recipe; its model is taken out of the session. */
 static Status run_recipe(Session *session, const SessionOptions *options, Model **out,
                          Diag *diag) {
     Status status = session_open(session, options, diag);
+    if (status == STATUS_OK) status = check_processor(session, diag);
     if (status == STATUS_OK) status = session_load(session, true, diag);
     if (status == STATUS_OK) status = session_plan(session, diag);
     if (status == STATUS_OK) status = session_run(session, diag);
@@ -87,29 +105,49 @@ static Status run_recipe(Session *session, const SessionOptions *options, Model 
     return status;
 }
 
-CompressStatus compress_run_recipe(CompressContext *context, const char *path,
-                                   const char *const *sets, size_t count,
-                                   CompressModel **out, char **report) {
-    LibraryCall call;
+/* The caller's changes of the recipe. */
+static Status list_sets(StringList *out, const LibraryCall *call, const char *const *sets,
+                        size_t count) {
+    if (count > SETS_MAX)
+        return diag_fail(call->diag, STATUS_USAGE, LOC_NONE, "count",
+                         "expected at most %d sets, found %zu", SETS_MAX, count);
+    if (count > 0) TRY(library_need(call, sets, "sets"));
+    const char **items = ARENA_ARRAY(call->arena, const char *, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        TRY(library_need(call, sets[i], "sets"));
+        items[i] = sets[i];
+    }
+    *out = (StringList){.items = items, .count = (int)count};
+    return STATUS_OK;
+}
+
+static Status run_file(LibraryCall *call, SessionOptions *options,
+                       const char *const *sets, size_t count, CompressModel **out,
+                       char **report) {
     Session session;
     Model *model = NULL;
-    if (out) *out = NULL;
-    if (report) *report = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    const Status given = library_need(&call, path, "path");
-    if (given != STATUS_OK) return library_end(&call, given);
-    SessionOptions options = {
-        .recipe = path, .threads = context->threads, .watch = &call.watch};
-    options.sets.items = ARENA_ARRAY(call.arena, const char *, count + 1);
-    for (size_t i = 0; i < count; i++) options.sets.items[options.sets.count++] = sets[i];
-    const Status status = run_recipe(&session, &options, &model, call.diag);
-    keep_report(report, &session, status, call.diag);
+    TRY(library_need(call, options->recipe, "path"));
+    TRY(list_sets(&options->sets, call, sets, count));
+    const Status status = run_recipe(&session, options, &model, call->diag);
+    keep_report(report, &session, status, call->diag);
     session_close(&session);
     if (out && model)
         *out = library_model(model);
     else
         model_destroy(model);
-    return library_end(&call, status);
+    return status;
+}
+
+CompressStatus compress_run_recipe(CompressContext *context, const char *path,
+                                   const char *const *sets, size_t count,
+                                   CompressModel **out, char **report) {
+    LibraryCall call;
+    if (out) *out = NULL;
+    if (report) *report = NULL;
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    SessionOptions options = {
+        .recipe = path, .threads = context->threads, .watch = &call.watch};
+    return library_end(&call, run_file(&call, &options, sets, count, out, report));
 }
 
 CompressStatus compress_add_plugin(CompressContext *context, const char *path) {

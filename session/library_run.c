@@ -10,7 +10,6 @@
 #include "session/prompt.h"
 #include "session/user_inputs.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 
 static const DType dtypes[] = {DTYPE_F32, DTYPE_I32, DTYPE_I64};
 _Static_assert(COMPRESS_RANK_MAX == RANK_MAX, "the largest rank");
+enum { INPUTS_MAX = 10000 }; /* more than a graph has */
 
 /* Checks a tensor of the caller and wraps its data. */
 static Status wrap_input(NamedTensor *out, const CompressTensor *input, Diag *diag) {
@@ -104,28 +104,44 @@ static Status run_graph(LibraryCall *call, Graph *graph, const Checkpoint *input
     return status;
 }
 
+static Status check_run(const LibraryCall *call, const CompressModel *model,
+                        const CompressTensor *inputs, size_t count,
+                        CompressTensor **outputs, const size_t *output_count) {
+    TRY(library_need(call, model, "model"));
+    TRY(library_need(call, outputs, "outputs"));
+    TRY(library_need(call, output_count, "output_count"));
+    if (count > 0) TRY(library_need(call, inputs, "inputs"));
+    if (count <= INPUTS_MAX) return STATUS_OK;
+    return diag_fail(call->diag, STATUS_USAGE, LOC_NONE, "count",
+                     "expected at most %d inputs, found %zu", INPUTS_MAX, count);
+}
+
+static Status run_model(LibraryCall *call, Model *model, const CompressTensor *inputs,
+                        int count, CompressTensor **outputs, size_t *output_count) {
+    GraphResults results = {0};
+    Checkpoint *given = checkpoint_create("inputs", count);
+    Model *copy = model_copy(model);
+    Status status = wrap_inputs(given, inputs, (size_t)count, call->diag);
+    if (status == STATUS_OK) status = run_graph(call, copy->graph, given, &results);
+    if (status == STATUS_OK)
+        status = give_results(&results, outputs, output_count, call->diag);
+    graph_results_release(&results);
+    checkpoint_destroy(given);
+    model_destroy(copy);
+    return status;
+}
+
 CompressStatus compress_run(CompressContext *context, const CompressModel *model,
                             const CompressTensor *inputs, size_t count,
                             CompressTensor **outputs, size_t *output_count) {
     LibraryCall call;
-    GraphResults results = {0};
-    Status status = STATUS_OK;
-    *outputs = NULL;
-    *output_count = 0;
+    if (outputs) *outputs = NULL;
+    if (output_count) *output_count = 0;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    status = library_need(&call, model, "model");
-    if (status != STATUS_OK) return library_end(&call, status);
-    if (count > INT_MAX)
-        status = diag_fail(call.diag, STATUS_USAGE, LOC_NONE, "count", "too many inputs");
-    Checkpoint *given = checkpoint_create("inputs", status == STATUS_OK ? (int)count : 0);
-    Model *copy = model_copy(model->model);
-    if (status == STATUS_OK) status = wrap_inputs(given, inputs, count, call.diag);
-    if (status == STATUS_OK) status = run_graph(&call, copy->graph, given, &results);
+    Status status = check_run(&call, model, inputs, count, outputs, output_count);
     if (status == STATUS_OK)
-        status = give_results(&results, outputs, output_count, call.diag);
-    graph_results_release(&results);
-    checkpoint_destroy(given);
-    model_destroy(copy);
+        status =
+            run_model(&call, model->model, inputs, (int)count, outputs, output_count);
     return library_end(&call, status);
 }
 
@@ -228,9 +244,10 @@ CompressStatus compress_generate(CompressContext *context, const CompressModel *
                                  const char *prompt, const char *options, char **text) {
     LibraryCall call;
     Writing w = {.call = &call};
-    *text = NULL;
+    if (text) *text = NULL;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
     Status status = library_need(&call, model, "model");
+    if (status == STATUS_OK) status = library_need(&call, text, "text");
     if (status != STATUS_OK) return library_end(&call, status);
     Model *copy = model_copy(model->model);
     status = write_text(&w, copy, prompt ? prompt : "", options);

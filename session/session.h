@@ -183,7 +183,8 @@ Status session_finish(Session *session, Status status, Diag *diag);
 /* Tells the events of a warning; fits diag_on_warning with the session as `self`. */
 void session_warn(void *self, const char *line);
 
-/* Frees models, data sets, recipe and reports. */
+/* Frees models, data sets, recipe and reports, and leaves the session as one of zeros,
+ * which may be closed, too. */
 void session_close(Session *session);
 
 /* Checks that the report can be written and opens the events, once: they tell of a run

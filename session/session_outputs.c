@@ -3,6 +3,7 @@
 #include "io/files/file.h"
 #include "session/job.h"
 #include "session/output_files.h"
+#include "session/reuse/step_reuse.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -32,6 +33,20 @@ static bool is_part(Arena *arena, const char *path, const ModelOutput *output) {
     return output_overlaps(arena, path, output->path);
 }
 
+/* Checks that what `flag` names is not the folder of the run's checkpoint, which goes
+ * when the run ends, nor in it. */
+static Status check_kept(const Session *session, const char *flag, const char *path,
+                         Diag *diag) {
+    const char *folder = step_reuse_checkpoint(session);
+    if (!folder || !path || is_standard(path) ||
+        !output_overlaps(session->arena, path, folder))
+        return STATUS_OK;
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, flag,
+                     "expected another place than that of the run's checkpoint, found "
+                     "'%s'",
+                     path);
+}
+
 /* Checks one of the files that tell of a run, which `flag` names: that it is nothing that
  * the run reads or writes. */
 static Status check_told(const Session *session, const char *flag, const char *path,
@@ -40,6 +55,7 @@ static Status check_told(const Session *session, const char *flag, const char *p
     Arena *arena = session->arena;
     if (is_one_file(path, options->recipe)) return fail_told(flag, "the recipe", diag);
     if (is_one_file(path, options->model)) return fail_told(flag, "the model", diag);
+    TRY(check_kept(session, flag, path, diag));
     bool taken = is_one_file(path, options->output);
     for (int i = 0; i < session->output_count && !is_standard(path); i++) {
         const ModelOutput *output = &session->outputs[i];
@@ -160,11 +176,45 @@ static Status check_pair(const Session *session, int i, int j, Diag *diag) {
     return STATUS_OK;
 }
 
+/* ---- folders ---- */
+
+/* Checks a folder that the run keeps things in: it is no output, nor in one. */
+static Status check_folder(const Session *session, const char *key, const char *folder,
+                           Diag *diag) {
+    for (int i = 0; folder && i < session->output_count; i++) {
+        const ModelOutput *output = &session->outputs[i];
+        const ModelOutput failed = output_of_failed(session->arena, output);
+        const bool keeps = session->recipe.keep == KEEP_ON_FAILURE;
+        if (is_part(session->arena, folder, output) ||
+            (keeps && is_part(session->arena, folder, &failed)))
+            return diag_fail(diag, STATUS_USAGE, LOC_NONE, key,
+                             "expected another folder than the model's output, found "
+                             "'%s'",
+                             folder);
+    }
+    return STATUS_OK;
+}
+
+/* Folders that the run keeps things in are apart from its outputs, and nothing else is in
+ * that of its checkpoint. */
+static Status check_folders(const Session *session, Diag *diag) {
+    const SessionOptions *options = &session->options;
+    const char *checkpoint = step_reuse_checkpoint(session);
+    TRY(check_folder(session, "checkpoint.folder", checkpoint, diag));
+    TRY(check_kept(session, "--cache", options->cache, diag));
+    TRY(check_kept(session, "--dump-dir", options->dump_folder, diag));
+    TRY(check_folder(session, "--cache", options->cache, diag));
+    TRY(check_folder(session, "--dump-dir", options->dump_folder, diag));
+    for (int i = 0; i < session->output_count; i++)
+        TRY(check_kept(session, "output", session->outputs[i].path, diag));
+    return STATUS_OK;
+}
+
 Status session_check_apart(const Session *session, Diag *diag) {
     for (int i = 0; i < session->output_count; i++)
         for (int j = 0; j < session->output_count; j++)
             if (i != j) TRY(check_pair(session, i, j, diag));
-    return STATUS_OK;
+    return check_folders(session, diag);
 }
 
 Status session_check_outputs(Session *session, Diag *diag) {

@@ -392,6 +392,7 @@ Status session_finish(Session *session, Status status, Diag *diag) {
 }
 
 void session_close(Session *session) {
+    if (!session->arena) return;
     step_reuse_close(session->reuse, false);
     for (OtherModel *other = session->others; other; other = other->next)
         model_destroy(other->model);
@@ -403,4 +404,5 @@ void session_close(Session *session) {
     model_destroy(session->model);
     resident_bound(0, NULL);
     arena_destroy(session->arena);
+    *session = (Session){0};
 }

@@ -2,8 +2,8 @@
 #include "session/user_inputs.h"
 
 #include "io/datasets/preprocess.h"
-#include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/files/lines.h"
 #include "io/tokenizers/unicode.h"
 #include "io/tokenizers/word_split.h"
 #include "ir/model_parts.h"
@@ -23,13 +23,13 @@ void user_texts_of(UserTexts *out, Arena *arena, const StringList *texts) {
 }
 
 /* One line of JSON Lines. */
-static Status read_line(UserText *out, Arena *arena, const char *path, int line,
-                        const char *text, size_t length, Diag *diag) {
+static Status read_line(UserText *out, Arena *arena, const Line *line, Diag *diag) {
     Tree *map;
-    TRY(json_parse_line(&map, arena, path, line, text, length, diag));
+    TRY(json_parse_line(&map, arena, line->at.file, line->at.line, line->text.text,
+                        line->text.length, diag));
     const Tree *first = tree_get_nonnull(map, "text"),
                *second = tree_get_nonnull(map, "text_pair");
-    *out = (UserText){.at = {path, line, 1}, .pair = second != NULL};
+    *out = (UserText){.at = line->at, .pair = second != NULL};
     if (!first || first->kind != TREE_STRING || (second && second->kind != TREE_STRING))
         return diag_fail(diag, STATUS_FORMAT, out->at, NULL,
                          "expected a map with \"text\", and \"text_pair\" for the second "
@@ -40,22 +40,12 @@ static Status read_line(UserText *out, Arena *arena, const char *path, int line,
 }
 
 Status user_texts_read(UserTexts *out, Arena *arena, const char *path, Diag *diag) {
-    char *text;
-    size_t length;
-    int lines = 1, line = 0;
-    TRY(file_read(&text, &length, arena, path, JSONL_BYTES_MAX, diag));
-    const size_t mark = utf8_mark_length(text, length);
-    text += mark, length -= mark;
-    for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
-    *out = (UserTexts){.items = ARENA_ARRAY(arena, UserText, (size_t)lines)};
-    for (char *end, *at = text; at < text + length; at = end + 1) {
-        end = memchr(at, '\n', (size_t)(text + length - at));
-        if (!end) end = text + length;
-        line++;
-        if (strspn(at, " \t\r") >= (size_t)(end - at)) continue; /* empty lines */
-        TRY(read_line(&out->items[out->count++], arena, path, line, at,
-                      (size_t)(end - at), diag));
-    }
+    Line *lines;
+    int count;
+    TRY(lines_read(&lines, &count, arena, path, JSONL_BYTES_MAX, diag));
+    *out = (UserTexts){.items = ARENA_ARRAY(arena, UserText, (size_t)count + 1)};
+    for (; out->count < count; out->count++)
+        TRY(read_line(&out->items[out->count], arena, &lines[out->count], diag));
     if (out->count > 0) return STATUS_OK;
     return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
                      "expected a map with \"text\" on every line, found none");

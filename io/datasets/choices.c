@@ -514,7 +514,15 @@ Status last_words_open(Batches **out, const char *path, const Tokenizer *tokeniz
     options.max_length = max_length;
     options.table = json ? TABLE_JSONL : TABLE_LINES;
     options.context = "text";
-    return open_with(out, &options, tokenizer, LOC_FILE(path), diag);
+    Diag *own = diag_create();
+    const Status status = open_with(out, &options, tokenizer, LOC_FILE(path), own);
+    if (status == STATUS_RECIPE) /* of a caller who has no recipe */
+        diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                  "expected a map with \"text\" on every line, found none");
+    else
+        diag_take(diag, own);
+    diag_destroy(own);
+    return status == STATUS_RECIPE ? STATUS_FORMAT : status;
 }
 
 const DataFormat format_choices = {

@@ -22,7 +22,9 @@
 #define WORTH_SECONDS  5.0 /* work of an interrupted run that is worth a checkpoint */
 #define RUN_LIMIT      ((size_t)256 << 20)
 
-static const char RUN_FILE[] = "run.json", LOCK_FILE[] = "lock", TRAINING[] = "training";
+static const char RUN_FILE[] = "run.json", TRAINING[] = "training";
+static const char LOCK_FILE[] =
+    "checkpoint.lock"; /* also what tells whose folder it is */
 static const char MODEL_COST[] = "model_seconds", TRAINING_COST[] = "training_seconds";
 static const char *const OURS[] = {RUN_FILE, LOCK_FILE, TRAINING, "steps", "models"};
 
@@ -69,8 +71,22 @@ static const char *in_folder(const RunCheckpoint *checkpoint, Arena *arena,
 
 /* ---- the folder ---- */
 
-/* Whether a folder has nothing but what checkpoints have. */
+static bool is_ours(const char *name) {
+    for (size_t i = 0; i < sizeof OURS / sizeof *OURS; i++)
+        if (strcmp(name, OURS[i]) == 0) return true;
+    return false;
+}
+
+bool run_checkpoint_is_folder(const char *path) {
+    Arena *arena = arena_create();
+    const bool marked = path_is_file(path_join(arena, path, LOCK_FILE));
+    arena_destroy(arena);
+    return marked;
+}
+
+/* Whether a folder has what checkpoints have, or nothing, and nothing else. */
 static Status check_ours(const char *path, Diag *diag) {
+    const bool marked = run_checkpoint_is_folder(path);
     DIR *folder = opendir(path);
     Status status = STATUS_OK;
     if (!folder)
@@ -78,10 +94,8 @@ static Status check_ours(const char *path, Diag *diag) {
                          "cannot open the folder: %s", strerror(errno));
     for (struct dirent *entry; (entry = readdir(folder)) && status == STATUS_OK;) {
         const char *name = entry->d_name;
-        bool ours = name[0] == '.'; /* itself, its parent, unfinished files */
-        for (size_t i = 0; i < sizeof OURS / sizeof *OURS; i++)
-            ours |= strcmp(name, OURS[i]) == 0;
-        if (ours) continue;
+        const bool hidden = name[0] == '.'; /* itself, its parent, unfinished files */
+        if (hidden || (marked && is_ours(name))) continue;
         status = diag_fail(diag, STATUS_IO, LOC_FILE(path), "checkpoint",
                            "expected a folder of a run's checkpoints or none, found '%s' "
                            "in it",

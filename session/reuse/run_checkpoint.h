@@ -1,12 +1,12 @@
 /* Checkpoints: what a run keeps in a folder of its own, so that it can go on after it was
  * stopped, and end in the same bytes.
  *
- *     run.json             keys of the steps so far, in order, with their parts; seconds
- *                          that the last checkpoints took
- *     steps/, models/      a step store of them (session/reuse/step_store.h): the latest
- * model, and the snapshots that later steps name training/KEY-N.state state of the N-th
- * training within the step that was running lock                 held while a run uses
- * the folder
+ * - checkpoint.lock: held while a run uses the folder, and there as long as it is one
+ * - run.json: keys of the steps so far, in order, with their parts; seconds that the last
+ *   checkpoints took
+ * - steps/, models/: a step store of them (session/reuse/step_store.h): the latest model,
+ *   and the snapshots that later steps name
+ * - training/KEY-N.state: state of the N-th training within the step that was running
  *
  * Keys (session/reuse/step_key.h) decide what can be used. How often: after as many
  * steps, or minutes of training, as the recipe says; else when writing is expected to
@@ -40,6 +40,9 @@ typedef struct RunCheckpointOptions {
  * there, is told as a warning. Fails with STATUS_IO where the folder holds other things,
  * or where another run uses what is to be resumed. */
 Status run_checkpoint_open(RunCheckpoint **out, const RunCheckpointOptions *options);
+
+/* Whether a folder is one of a run's checkpoints. */
+bool run_checkpoint_is_folder(const char *path);
 
 /* NULL is allowed. With `done` the folder goes: the run's outputs are written. */
 void run_checkpoint_close(RunCheckpoint *checkpoint, bool done);

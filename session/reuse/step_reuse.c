@@ -108,10 +108,14 @@ static void reuse_keep(void *self, int index, const char *state, const StepEntry
 
 /* ---- opening ---- */
 
-/* Where the run's checkpoint goes: the recipe's folder, or one beside the first output;
- * NULL = there is no place for one. */
-static const char *checkpoint_place(const Session *session) {
+/* Whether no checkpoint is to be written. */
+static bool is_off(const Session *session) {
+    return session->options.no_checkpoint || session->recipe.checkpoint.every == 0;
+}
+
+const char *step_reuse_checkpoint(const Session *session) {
     const char *folder = session->recipe.checkpoint.folder;
+    if (is_off(session) && !session->options.resume) return NULL;
     if (folder || session->output_count == 0) return folder;
     const char *output = session->outputs[0].path;
     size_t length = strlen(output);
@@ -134,10 +138,9 @@ static void tell_kept(void *self, int index, bool training, double seconds) {
 static Status open_checkpoint(StepReuse *reuse, Diag *diag) {
     const Session *session = reuse->session;
     const SessionOptions *wanted = &session->options;
-    const bool off = wanted->no_checkpoint || session->recipe.checkpoint.every == 0;
-    const RunCheckpointOptions options = {.folder = checkpoint_place(session),
+    const RunCheckpointOptions options = {.folder = step_reuse_checkpoint(session),
                                           .resume = wanted->resume,
-                                          .never = off,
+                                          .never = is_off(session),
                                           .recipe = &session->recipe,
                                           .watch = wanted->watch,
                                           .diag = diag,
@@ -150,7 +153,7 @@ static Status open_checkpoint(StepReuse *reuse, Diag *diag) {
         diag_hint(diag, "`checkpoint: {folder: PATH}` in the recipe names a folder");
         return STATUS_USAGE;
     }
-    if (!options.folder || (off && !wanted->resume)) return STATUS_OK;
+    if (!options.folder) return STATUS_OK;
     return run_checkpoint_open(&reuse->checkpoint, &options);
 }
 
@@ -165,6 +168,9 @@ static Status open_cache(StepReuse *reuse, Diag *diag) {
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--cache-limit",
                          "expected --cache FOLDER with it");
     if (!wanted->cache) return STATUS_OK;
+    if (run_checkpoint_is_folder(wanted->cache))
+        return diag_fail(diag, STATUS_USAGE, LOC_FILE(wanted->cache), "--cache",
+                         "expected a folder of its own, found a run's checkpoint");
     /* a folder for each step's text before and after it wants the steps to run */
     reuse->reads_cache = !wanted->dump_folder;
     return step_store_open(&reuse->cache, wanted->cache, limit, true, diag);

@@ -15,6 +15,10 @@ typedef struct StepReuse StepReuse;
  * warnings go while the steps run. Fails with STATUS_USAGE, STATUS_IO. */
 Status step_reuse_open(StepReuse **out, Session *session, Diag *diag);
 
+/* Where the run's checkpoint goes, or is: the recipe's folder, or one beside the first
+ * output; NULL = there is no place for one, or none is wanted. */
+const char *step_reuse_checkpoint(const Session *session);
+
 /* For PipelineOptions; NULL where `reuse` is. */
 const StepKeeper *step_reuse_keeper(const StepReuse *reuse);
 const TrainKeeper *step_reuse_train_keeper(const StepReuse *reuse);

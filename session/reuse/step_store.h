@@ -1,9 +1,9 @@
 /* Step store: a folder of finished steps, that several programs may use at a time.
  *
- *     steps/KEY.json    an entry (passes/pipeline/step_entry.h) with the parts of its key
- *                       and a hash over both
- *     models/STATE.h5   the model that steps left, in the native format, once for each
- * state lock              held by who removes files
+ * - steps/KEY.json: an entry (passes/pipeline/step_entry.h) with the parts of its key and
+ *   a hash over both
+ * - models/STATE.h5: the model that steps left, in the native format, once for each state
+ * - lock: held by who removes files
  *
  * Files come into being under temporary names and are renamed, so that none is ever half
  * there. What is read is checked against its hash; what is damaged is left out with a

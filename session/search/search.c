@@ -165,6 +165,10 @@ static Status prepare(Search *search, Diag *diag) {
 /* The recipe as a document, and the ranges in its passes. */
 static Status read_space(Search *search, Diag *diag) {
     const SearchOptions *options = &search->options;
+    if (file_descriptor(options->recipe) >= 0)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, "--recipe",
+                         "expected a file, which the recipes of the search extend, found "
+                         "what is open already");
     const SessionOptions given = {
         .recipe = options->recipe, .sets = options->sets, .env = options->env};
     TRY(session_document(&search->document, search->arena, &given, diag));
@@ -192,6 +196,6 @@ Status search_open(Search *search, const SearchOptions *options, Diag *diag) {
 }
 
 void search_close(Search *search) {
-    if (search->sized.arena) session_close(&search->sized);
+    session_close(&search->sized);
     arena_destroy(search->arena);
 }

@@ -304,6 +304,25 @@ static void test_no_recipe(void **state) {
     use_close(&use);
 }
 
+/* The results of a level are had in a program that is started with it. */
+static void test_processor(void **state) {
+    static const char *const sets[] = {"processor=v2"};
+    Use use;
+    char *report;
+    (void)state;
+    use_open(&use);
+    const CompressStatus status =
+        compress_run_recipe(use.context, "recipes/minivit.yaml", sets, 1, NULL, &report);
+    assert_int_equal(status, COMPRESS_USAGE);
+    assert_said(&use, "error: processor: expected a level that the program was started "
+                      "with, found v2");
+    compress_free_text(report);
+    assert_int_equal(
+        compress_apply(use.context, use.model, "{processor: v2, passes: []}", NULL),
+        COMPRESS_USAGE);
+    use_close(&use);
+}
+
 /* ---- texts ---- */
 
 #define LLAMA "recipes/models/llama_shakespeare.h5"
@@ -401,7 +420,63 @@ static void test_nothing_given(void **state) {
     assert_int_equal(compress_generate(context, use.model, NULL, NULL, &text),
                      COMPRESS_USAGE); /* it has no tokenizer */
     assert_int_equal(compress_add_plugin(context, NULL), COMPRESS_USAGE);
+    assert_null(compress_copy(NULL));
     use_close(&use);
+}
+
+/* The same of arrays, of what is in them, and of where results go. */
+static void test_no_array(void **state) {
+    static const char *const none[] = {NULL};
+    static const char RECIPE[] = "recipes/minivit.yaml";
+    Use use;
+    CompressModel *model;
+    CompressTensor *outputs;
+    size_t count;
+    (void)state;
+    use_open(&use);
+    CompressContext *context = use.context;
+    assert_int_equal(compress_run_recipe(context, RECIPE, NULL, 1, &model, NULL),
+                     COMPRESS_USAGE);
+    assert_said(&use, "error: sets: expected one, found NULL");
+    assert_int_equal(compress_run_recipe(context, RECIPE, none, 1, &model, NULL),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_run_recipe(context, RECIPE, none, SIZE_MAX, NULL, NULL),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_run(context, use.model, NULL, 1, &outputs, &count),
+                     COMPRESS_USAGE);
+    assert_said(&use, "error: inputs: expected one, found NULL");
+    assert_int_equal(compress_run(context, use.model, NULL, 0, NULL, &count),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_run(context, use.model, NULL, 0, &outputs, NULL),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_load(context, "a.h5", NULL), COMPRESS_USAGE);
+    assert_int_equal(compress_inspect(context, use.model, NULL), COMPRESS_USAGE);
+    assert_int_equal(compress_generate(context, use.model, "a", NULL, NULL),
+                     COMPRESS_USAGE);
+    use_close(&use);
+}
+
+static void test_no_context(void **state) {
+    CompressModel *model;
+    CompressTensor *outputs;
+    size_t count;
+    char *text;
+    (void)state;
+    assert_int_equal(compress_open(NULL, 1), COMPRESS_USAGE);
+    assert_string_equal(compress_messages(NULL), "");
+    compress_watch(NULL, NULL, NULL, NULL);
+    compress_close(NULL);
+    assert_int_equal(compress_load(NULL, "a.h5", &model), COMPRESS_USAGE);
+    assert_null(model);
+    assert_int_equal(compress_save(NULL, NULL, "a.h5", NULL), COMPRESS_USAGE);
+    assert_int_equal(compress_inspect(NULL, NULL, &text), COMPRESS_USAGE);
+    assert_int_equal(compress_apply(NULL, NULL, "[]", &text), COMPRESS_USAGE);
+    assert_int_equal(compress_add_plugin(NULL, "a.so"), COMPRESS_USAGE);
+    assert_int_equal(compress_run_recipe(NULL, "a.yaml", NULL, 0, &model, &text),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_run(NULL, NULL, NULL, 0, &outputs, &count), COMPRESS_USAGE);
+    assert_int_equal(compress_generate(NULL, NULL, "a", NULL, &text), COMPRESS_USAGE);
+    assert_null(text);
 }
 
 static void test_names(void **state) {
@@ -528,6 +603,8 @@ int main(void) {
         cmocka_unit_test(test_generate_keys),  cmocka_unit_test(test_generate_refuses),
         cmocka_unit_test(test_locale),         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_callback_calls), cmocka_unit_test(test_broken_options),
-        cmocka_unit_test(test_nothing_given),  cmocka_unit_test(test_names)};
+        cmocka_unit_test(test_nothing_given),  cmocka_unit_test(test_no_array),
+        cmocka_unit_test(test_no_context),     cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
