@@ -416,10 +416,6 @@ void sequences_each(Sequences *sequences, void (*body)(void *self, int64_t row),
 
 /* ---- questions ---- */
 
-const SequencesOptions *sequences_options(const Sequences *sequences) {
-    return &sequences->options;
-}
-
 int64_t sequences_vocabulary(const Sequences *sequences) {
     return step_graph_vocabulary(sequences->graph);
 }

@@ -30,8 +30,7 @@ Status sequences_create(Sequences **out, Graph *graph, const SequencesOptions *o
 /* NULL is allowed. */
 void sequences_destroy(Sequences *sequences);
 
-/* What it was made for; tokens that the logits are over. */
-const SequencesOptions *sequences_options(const Sequences *sequences);
+/* Tokens that the logits are over. */
 int64_t sequences_vocabulary(const Sequences *sequences);
 
 /* Begins a sequence in a slot with tokens, without logits; none are fine. Sequences that

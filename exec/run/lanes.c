@@ -13,10 +13,9 @@
 
 typedef struct Lane {
     Diag *diag;
-    Team *team;     /* NULL = none */
-    Status status;  /* of the last item it did in this round */
-    int64_t failed; /* that item, where the status is a failure */
-    Fetch what;     /* of a sweep: its chunk */
+    Team *team;    /* NULL = none */
+    Status status; /* of the last item it did in this round */
+    Fetch what;    /* of a sweep: its chunk */
 } Lane;
 
 struct Lanes {
@@ -92,10 +91,8 @@ static void run_lane(void *self, int64_t i, int thread) {
     lane->status = STATUS_OK;
     const int64_t last = round->items * (i + 1) / round->used;
     for (int64_t item = round->items * i / round->used;
-         item < last && lane->status == STATUS_OK; item++) {
+         item < last && lane->status == STATUS_OK; item++)
         lane->status = round->work(round->self, item, (int)i, lane->diag);
-        lane->failed = item;
-    }
 }
 
 /* Runs a round. Returns the first lane that failed, the number of lanes when none did. As

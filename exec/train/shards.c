@@ -182,10 +182,6 @@ int64_t shards_count(const Shards *shards) {
     return shards->count;
 }
 
-int shards_lanes(const Shards *shards) {
-    return lanes_count(shards->lanes);
-}
-
 const Plan *shards_plan(const Shards *shards) {
     return shards->largest;
 }

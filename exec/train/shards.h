@@ -46,9 +46,8 @@ typedef struct ShardsOptions {
 Status shards_create(Shards **out, const ShardsOptions *options, Diag *diag);
 void shards_destroy(Shards *shards);
 
-/* Shards of a full mini-batch, and those that this rank runs at a time. */
+/* Shards of a full mini-batch. */
 int64_t shards_count(const Shards *shards);
-int shards_lanes(const Shards *shards);
 
 /* The plan that needs the largest workspace. */
 const Plan *shards_plan(const Shards *shards);

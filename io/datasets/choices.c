@@ -299,7 +299,7 @@ static Status add_ending(Choosing *c, TextSpan context, TextSpan between, TextSp
 }
 
 static bool is_space(char c) {
-    return strchr(" \t\r\n", c) != NULL;
+    return c && strchr(" \t\r\n", c);
 }
 
 /* Where the ending of a text without choices begins: its last word, or of a line with

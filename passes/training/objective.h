@@ -144,7 +144,6 @@ void objective_hint_labels(const Objective *objective, const Batches *data, Diag
 
 /* Inserts gradient equilibrium on the student (see passes/exits/exits.h) among all exits,
  * or those that the losses are about; nothing when that is one exit. */
-Status objective_equilibrium(Objective *objective, Diag *diag);
 Status objective_balance(Objective *objective, ObjectiveExits which, Diag *diag);
 
 /* Freezes every storage of the training graph that no early exit uses. */

@@ -63,10 +63,6 @@ Status objective_balance(Objective *o, ObjectiveExits which, Diag *diag) {
     return exits_equilibrium(o->graph, &exits, diag);
 }
 
-Status objective_equilibrium(Objective *o, Diag *diag) {
-    return objective_balance(o, EXITS_ALL, diag);
-}
-
 Status objective_freeze_trunk(Objective *o, Diag *diag) {
     Exits exits;
     TRY(objective_exits(&exits, o, EXITS_EARLY, diag));

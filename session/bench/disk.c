@@ -59,9 +59,10 @@ Status disk_trial(Arena *arena, const char *folder, size_t bytes, double *write,
     const double start = ticker_seconds();
     Status status = write_chunks(path, chunk, bytes, diag);
     *write = ticker_seconds() - start;
-    const int fd = status == STATUS_OK ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (status == STATUS_OK && fd < 0) status = fail(path, "read", diag);
-    if (status == STATUS_OK) unlink(path); /* it can be read all the same */
+    const bool written = status == STATUS_OK;
+    const int fd = written ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (written && fd < 0) status = fail(path, "read", diag);
+    if (written) unlink(path); /* it can be read all the same */
     const double again = ticker_seconds();
     if (status == STATUS_OK) status = read_chunks(fd, path, chunk, diag);
     *read = ticker_seconds() - again;
