@@ -14,6 +14,7 @@
 #include "io/tokenizers/tokenizer.h"
 #include "session/made_text.h"
 #include "session/session.h"
+#include "session/user_inputs.h"
 
 #include <errno.h>
 #include <string.h>
@@ -42,12 +43,7 @@ typedef struct Generation {
 
 Status generate_tokenizer(Tokenizer **out, const Cli *cli, const Model *model,
                           Diag *diag) {
-    const char *path = cli->flags.tokenizer, *name = cli->args[0];
-    if (path || path_is_folder(name))
-        return tokenizer_read(out, path ? path : name, diag);
-    if (tokenizer_of_model(model)) return tokenizer_read_model(out, model, name, diag);
-    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                     "expected --tokenizer PATH: %s has no tokenizer", name);
+    return user_tokenizer_read(out, cli->flags.tokenizer, model, cli->args[0], diag);
 }
 
 void generate_ends(int32_t ends[2], const Flags *flags, const Tokenizer *tokenizer) {

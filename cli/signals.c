@@ -1,5 +1,5 @@
-/* Signal handlers. A handler can only talk to the program through a global: the three
- * below are the program's only mutable ones. */
+/* Signal handlers. A handler can only talk to the program through globals, the three
+ * below. */
 #include "cli/signals.h"
 
 #include "exec/run/ranks.h"

@@ -5,7 +5,9 @@
 #include "exec/run/reserve.h"
 #include "io/files/confine.h"
 #include "io/files/path.h"
+#include "session/output_files.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +16,7 @@
  * written to. */
 #define READ                                                                             \
     "recipe|model|input|jsonl|image|preprocessor|tokenizer|target-tokenizer|prompts|"    \
-    "config|names|allow"
+    "config|names"
 #define WRITTEN "output|report|events|svg|annotate-file"
 #define FOLDERS "cache|dump-dir"
 
@@ -51,10 +53,11 @@ static void add_flag(Confinement *all, Arena *arena, const Flag *flag,
         add_read(all, arena, value);
 }
 
-static void add_flags(Confinement *all, const Cli *cli) {
+/* Adds the paths of flags of these names. */
+static void add_flags(Confinement *all, const Cli *cli, const char *names) {
     for (const Flag *flag = flag_list(); flag->name; flag++) {
         const void *at = (const char *)&cli->flags + flag->field.offset;
-        if (!flag->value || !flag_is_one_of(flag, READ "|" WRITTEN "|" FOLDERS)) continue;
+        if (!flag->value || !flag_is_one_of(flag, names)) continue;
         if (flag->field.kind == FIELD_STRINGS) {
             const StringList *list = at;
             for (int i = 0; i < list->count; i++)
@@ -74,6 +77,26 @@ static void add_arguments(Confinement *all, const Cli *cli) {
             add_read(all, cli->arena, cli->args[i]);
 }
 
+/* Folders are open with all below them: a home has what no stranger's recipe should
+ * read, which who wants it must say. */
+static Status check_homes(const StringList *folders, const Cli *cli, Diag *diag) {
+    const StringList *allowed = &cli->flags.allow;
+    const char *home = getenv("HOME");
+    for (int i = 0; i < folders->count && home && *home; i++) {
+        const char *folder = folders->items[i];
+        bool open = !output_overlaps(cli->arena, home, folder);
+        for (int k = 0; k < allowed->count; k++)
+            open |= output_overlaps(cli->arena, folder, allowed->items[k]);
+        if (open) continue;
+        diag_fail(diag, STATUS_USAGE, LOC_FILE(folder), "--untrusted",
+                  "expected files in a folder of their own, found your home folder, all "
+                  "of which could be read");
+        diag_hint(diag, "--allow %s says that it may", folder);
+        return STATUS_USAGE;
+    }
+    return STATUS_OK;
+}
+
 Status untrusted_confine(const Cli *cli, char **arguments, Diag *diag) {
     if (ranks_launched() > 1)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
@@ -85,8 +108,11 @@ Status untrusted_confine(const Cli *cli, char **arguments, Diag *diag) {
                          "--untrusted: threads that run already cannot be confined");
     const int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     Confinement wanted = {.memory = memory / 2, .file = memory};
-    add_flags(&wanted, cli);
+    add_flags(&wanted, cli, READ "|" WRITTEN "|" FOLDERS);
     add_arguments(&wanted, cli);
+    TRY(check_homes(&wanted.reads, cli, diag));
+    TRY(check_homes(&wanted.writes, cli, diag));
+    add_flags(&wanted, cli, "allow");
     char program[4096];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length > 0) {

@@ -413,10 +413,11 @@ typedef struct AttentionMapMseAttrs {
 } AttentionMapMseAttrs;
 
 /* attention_match(q[N, T, H k], k[N, S, G k], teacher_q[N, T, H d], teacher_k[N, S, G d],
- * mask[N, S]? integer): rows P of softmax attention of the teacher, with `scale` (0 = 1 /
- * sqrt(d)), and rows A_tj = q_t . k_j / max(sum_j q_t . k_j, eps) of linear attention;
- * mean over rows, heads and samples of -sum P log max(A, 1e-6) (Hedgehog, Zhang et al.,
- * 2024). The teacher gets no gradient. */
+ * mask[N, S]? integer, rows[N, T]? integer): rows P of softmax attention of the teacher,
+ * with `scale` (0 = 1 / sqrt(d)), and rows A_tj = q_t . k_j / max(sum_j q_t . k_j, eps)
+ * of linear attention; mean over samples of their means over heads and the rows that
+ * count of -sum P log max(A, 1e-6) (Hedgehog, Zhang et al., 2024). The teacher gets no
+ * gradient. */
 typedef struct AttentionMatchAttrs {
     int64_t heads, kv_heads;
     bool causal;

@@ -51,6 +51,8 @@ typedef struct Field {
     bool nullable;       /* null may stand for "not given" and gives NULL */
     bool empty;          /* "" is a value, a required list may be empty */
     bool dims;           /* FIELD_STRING: it spells dimensions (ir/dim.h) */
+    bool number; /* FIELD_STRING, FIELD_STRINGS: a whole number from 0 on stands for
+                  * its digits: of columns, which have names or numbers */
     const char *help;
 } Field;
 

@@ -2,6 +2,7 @@
 #include "ir/field.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,6 +182,10 @@ static Status take_real(const MemberBinding *binding, const Tree *value, double 
 
 static Status take_string(const MemberBinding *binding, const Tree *value,
                           const char **out) {
+    if (binding->field->number && value->kind == TREE_INT && value->integer >= 0) {
+        *out = arena_printf(binding->arena, "%" PRId64, value->integer);
+        return STATUS_OK;
+    }
     if (value->kind != TREE_STRING || !(*value->string || binding->field->empty))
         return fail_value(binding, value, FIELD_STRING);
     *out = arena_strdup(binding->arena, value->string);

@@ -73,6 +73,7 @@ void field_expect(Text *text, const Field *field) {
         add_names(text, field->choices, " or ");
     else
         text_add(text, "%s", NAMES[field->kind]);
+    if (field->number) text_add(text, " or number from 0");
     if (field->kind == FIELD_CHOICE) add_names(text, field->choices, ", ");
     add_range(text, field);
     if (!field->units) return;
@@ -362,9 +363,10 @@ static void put_types(Arena *arena, Tree *schema, const Field *field, FieldKind 
         [FIELD_STRING] = "string", [FIELD_INTS] = "array",  [FIELD_REALS] = "array",
         [FIELD_STRINGS] = "array", [FIELD_TREE] = NULL};
     const bool units = kind == FIELD_REAL && field->units;
-    const char *names = kind == FIELD_TREE ? field->choices
-                        : units            ? "number|string"
-                                           : NAMES[kind];
+    const char *names = kind == FIELD_TREE                      ? field->choices
+                        : units                                 ? "number|string"
+                        : kind == FIELD_STRING && field->number ? "string|integer"
+                                                                : NAMES[kind];
     if (!names) return; /* choices have no type, some trees may be anything */
     Tree *list = put_names(arena, schema, "type", names);
     for (Tree *name = list->first; name; name = name->next) {

@@ -108,8 +108,9 @@ static int64_t group_size(const Tensor *tensor, int64_t group) {
 Grid quantised_grid(const Tensor *type, double scale, int zero) {
     if (type->dtype == DTYPE_Q8)
         return (Grid){.scale = (float)scale, .least = -Q8_MOST, .most = Q8_MOST};
-    const double most = scale < F16_LARGEST ? scale : F16_LARGEST;
-    return (Grid){.scale = f16_to_float(f16_from_float((float)most)),
+    const double size = fabs(scale) < F16_LARGEST ? fabs(scale) : F16_LARGEST;
+    const float stored = f16_to_float(f16_from_float((float)size));
+    return (Grid){.scale = scale < 0 && stored > 0 ? -stored : stored,
                   .zero = type->zeros ? zero : Q4_MIDDLE,
                   .most = Q4_MOST};
 }
@@ -135,7 +136,7 @@ Grid quantised_read_grid(const Tensor *tensor, int64_t row, int64_t group) {
 }
 
 int grid_round(const Grid *grid, double weight) {
-    if (!(grid->scale > 0)) return grid->zero;
+    if (grid->scale == 0) return grid->zero;
     const double q = rint(weight / (double)grid->scale) + grid->zero;
     if (!(q > grid->least)) return grid->least;
     return q < grid->most ? (int)q : grid->most;
@@ -208,14 +209,15 @@ static inline float whole(float x) {
 }
 
 /* Sum of the squares of what a grid is off by; of the numbers it gives and the weights
- * the products, from which the scale follows that fits these numbers best. */
+ * the products, and of these numbers the squares, from which the scale follows that fits
+ * them best. */
 typedef struct GridFit {
     double off, wq, qq;
 } GridFit;
 
 static GridFit fit_grid(const Grid *grid, const float *weights, int64_t count) {
     GridFit fit = {0};
-    if (!(grid->scale > 0)) {
+    if (grid->scale == 0) {
         for (int64_t i = 0; i < count; i++)
             fit.off += (double)weights[i] * (double)weights[i];
         return fit;
@@ -259,28 +261,61 @@ static void try_grid(Grid *best, double *least, const Tensor *type, double scale
             *least = fit.off;
             *best = grid;
         }
-        if (!(fit.qq > 0) || !(fit.wq > 0)) return;
+        if (!(fit.qq > 0) || !(fit.wq * scale > 0)) return;
         grid = quantised_grid(type, fit.wq / fit.qq, zero);
     }
 }
 
-Grid quantised_best_grid(const Tensor *type, const float *weights, int64_t count) {
-    const bool q8 = type->dtype == DTYPE_Q8;
-    const int steps = q8 ? 6 : 13; /* candidates, 1/48 or 1/26 of the range apart */
-    const double step = q8 ? 1.0 / 48 : 1.0 / 26;
-    double low = 0, high = 0, least = INFINITY;
-    for (int64_t i = 0; i < count; i++) {
-        low = (double)weights[i] < low ? (double)weights[i] : low;
-        high = (double)weights[i] > high ? (double)weights[i] : high;
-    }
-    const double reach = -low > high ? -low : high;
-    const double range = type->zeros ? high - low : reach;
-    const int numbers = q8 ? 127 : type->zeros ? 15 : 7;
-    Grid best = quantised_grid(type, range / numbers, 0);
-    for (int i = 0; range > 0 && i <= steps; i++) {
-        const double part = 1 - i * step, scale = part * range / numbers;
+/* Scales that are tried: from the one with which `numbers` numbers span the weights,
+ * which may be negative, by steps of a part of it. */
+typedef struct Candidates {
+    double span; /* of weights */
+    int numbers, count;
+    double step;
+} Candidates;
+
+/* Weights of a group from the least to the largest, and 0. */
+typedef struct Range {
+    double low, high;
+} Range;
+
+static void try_grids(Grid *best, double *least, const Tensor *type, Candidates c,
+                      double low, const float *weights, int64_t count) {
+    for (int i = 0; i < c.count && c.span != 0; i++) {
+        const double part = 1 - i * c.step, scale = part * c.span / c.numbers;
         const int zero = scale > 0 ? (int)rint(-part * low / scale) : 0;
-        try_grid(&best, &least, type, scale, zero, weights, count);
+        try_grid(best, least, type, scale, zero, weights, count);
+    }
+}
+
+static Range range_of(const float *weights, int64_t count) {
+    Range range = {0};
+    for (int64_t i = 0; i < count; i++) {
+        const double w = (double)weights[i];
+        range.low = w < range.low ? w : range.low;
+        range.high = w > range.high ? w : range.high;
+    }
+    return range;
+}
+
+/* q4 without zero points reaches further on one side, -8 to 7 times the scale: the weight
+ * that is farthest from 0 lies there, or on the other. */
+Grid quantised_best_grid(const Tensor *type, const float *weights, int64_t count) {
+    const Range range = range_of(weights, count);
+    const double farthest = -range.low > range.high ? range.low : range.high;
+    Grid best = quantised_grid(type, 0, 0);
+    double least = INFINITY;
+    if (type->dtype == DTYPE_Q8) {
+        const Candidates scales = {fabs(farthest), Q8_MOST, 7, 1.0 / 48};
+        try_grids(&best, &least, type, scales, 0, weights, count);
+    } else if (type->zeros) {
+        const Candidates scales = {range.high - range.low, Q4_MOST, 14, 1.0 / 26};
+        try_grids(&best, &least, type, scales, range.low, weights, count);
+    } else {
+        const Candidates longer = {-farthest, Q4_MIDDLE, 8, 1.0 / 26};
+        const Candidates shorter = {farthest, Q4_MOST - Q4_MIDDLE, 6, 1.0 / 26};
+        try_grids(&best, &least, type, longer, 0, weights, count);
+        try_grids(&best, &least, type, shorter, 0, weights, count);
     }
     return best;
 }
@@ -360,13 +395,15 @@ static Status check_scales(const Tensor *tensor, Status status, const char *name
                            Diag *diag) {
     const int64_t groups = quantised_groups(tensor);
     const uint8_t *zeros = tensor_q_zeros(tensor);
+    const bool either = tensor->dtype == DTYPE_Q4 && !tensor->zeros; /* sign */
     for (int64_t i = 0; i < quantised_rows(tensor) * groups; i++) {
         const double scale = (double)read_scale(tensor, tensor_q_scales(tensor), i);
-        if (!(scale >= 0) || !isfinite(scale) || signbit(scale))
+        const bool below = signbit(scale) && (scale == 0 || !either);
+        if (!isfinite(scale) || below)
             return diag_fail(diag, status, LOC_NONE, name,
-                             "row %lld, group %lld: expected a finite scale of at least "
-                             "0, found %g",
-                             (long long)(i / groups), (long long)(i % groups), scale);
+                             "row %lld, group %lld: expected a finite scale%s, found %g",
+                             (long long)(i / groups), (long long)(i % groups),
+                             either ? ", and no -0" : " of at least 0", scale);
         if (zeros && zeros[i] > Q4_MOST)
             return diag_fail(diag, status, LOC_NONE, name,
                              "row %lld, group %lld: expected a zero point from 0 to %d, "

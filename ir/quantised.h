@@ -16,8 +16,9 @@
  *     scales   q8: float [M]; q4: float16 [M, groups of a row]
  *     zeros    where there are any: uint8 [M, groups of a row]
  *
- * Bytes between the parts are 0, so equal tensors are equal bytes. Scales are at least 0;
- * where one is 0, the weights of its group are. */
+ * Bytes between the parts are 0, so equal tensors are equal bytes. Scales are at least 0,
+ * but for q4 with z = 8, where a negative one has the longer side of the numbers, 8 of
+ * them, above 0. Where a scale is 0, which is no -0, the weights of its group are. */
 #ifndef COMPRESS_IR_QUANTISED_H
 #define COMPRESS_IR_QUANTISED_H
 
@@ -69,7 +70,8 @@ typedef struct Grid {
 } Grid;
 
 /* The grid of a group, with the scale `scale` as the tensor's type stores it (float16 for
- * q4: nearest, at most 65504), and the zero point `zero` where the type has them. */
+ * q4: nearest, its size at most 65504), and the zero point `zero` where the type has
+ * them. */
 Grid quantised_grid(const Tensor *type, double scale, int zero);
 
 /* The grid that a group of a tensor with data has. */
@@ -88,15 +90,16 @@ void quantised_write(Tensor *tensor, int64_t row, int64_t group, const Grid *gri
  * to the largest of each group. `tensor` as above. */
 void quantised_round_row(Tensor *tensor, int64_t row, const float *weights);
 
-/* The grid of a group with the least squared error to its weights among these: scales
- * from that which reaches the largest weight down to half of it (seven eighths for q8),
- * each made better by the scale that fits the numbers it gives; with zero points, the
- * same parts of the range from the least to the largest weight. */
+/* The grid of a group with the least squared error to its weights among these, each made
+ * better by the scale that fits the numbers it gives. q8: scales from that which reaches
+ * the largest weight down to seven eighths of it. q4: from that with which -8, or 7, is
+ * the weight that is farthest from 0 down to three or four fifths of it; with zero
+ * points, parts from all to half of the range from the least to the largest weight. */
 Grid quantised_best_grid(const Tensor *type, const float *weights, int64_t count);
 
 /* Checks the bytes of a tensor that come from a file: numbers in range, padding of rows
- * zero, scales finite and not negative, zero points from 0 to 15. Fails with `status`,
- * naming the first that is not. */
+ * zero, scales finite and of a sign that they may have, zero points from 0 to 15. Fails
+ * with `status`, naming the first that is not. */
 Status quantised_check(const Tensor *tensor, Status status, const char *name, Diag *diag);
 
 /* ---- for ir/tensor.c ---- */

@@ -28,17 +28,24 @@ static const Node *skip_back(const Node *node) {
     return node;
 }
 
+/* What a projection reads, through the first of its two factors. */
+static const Node *read_by(const Node *linear) {
+    const Node *value = linear->in[0];
+    return node_is(value, &op_linear) && value->role == ROLE_FACTOR ? value->in[0]
+                                                                    : value;
+}
+
 /* What a projection that attention reads is made of. */
 static const Node *source(const Node *attention, const char *operand) {
     const Node *value = skip_back(node_operand(attention, operand));
-    return node_is(value, &op_linear) ? value->in[0] : value;
+    return node_is(value, &op_linear) ? read_by(value) : value;
 }
 
 static BlockKind kind_of(const Node *last) {
     if (last->storage) return BLOCK_ATTENTION;
     if (node_has_trait(last, OP_TENSOR)) return BLOCK_PLAIN;
     if (!node_is(last, &op_linear)) return BLOCK_OTHER;
-    const Node *core = skip_back(last->in[0]);
+    const Node *core = skip_back(read_by(last));
     if (node_has_trait(core, OP_TENSOR)) return BLOCK_PLAIN;
     if (!node_has_trait(core, OP_ATTENTION)) return BLOCK_FFN;
     return source(core, "q") == source(core, "k") ? BLOCK_ATTENTION
@@ -54,6 +61,12 @@ static bool is_scaled(const Node *value) {
            node_has(value, 1) && value->in[1]->storage;
 }
 
+/* Whether a value is 0 where what it reads is: that times constants or weights, or its
+ * tokens in another order. */
+static bool keeps_zero(const Node *value) {
+    return node_has_trait(value, OP_PROPORTIONAL) || node_is(value, &op_window_reverse);
+}
+
 /* Follows an operand of a sum back to what the branch ends in; false when it is no
  * branch: it leaves the layer, or is read elsewhere. */
 static bool find_last(const Walk *w, Block *block, Node *value) {
@@ -67,7 +80,7 @@ static bool find_last(const Walk *w, Block *block, Node *value) {
         if (node_has_trait(value, OP_PROJECTION | OP_TENSOR)) break;
         if (node_has_trait(value, OP_NORM) && !block->branch_norm)
             block->branch_norm = value;
-        else if (!node_has_trait(value, OP_PROPORTIONAL))
+        else if (!keeps_zero(value))
             return false;
     }
     block->last = value;

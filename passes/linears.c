@@ -39,7 +39,9 @@ bool linears_choose(const LinearChoice *choice, const Graph *graph, const Node *
     const Node *weight = node->in[1];
     if (!weight->storage || weight->type.rank != 2) return false;
     const bool named = choice->roles.count > 0 || choice->only.count > 0;
+    const bool exits = choice->stack && strcmp(choice->stack, STACK_EXITS) == 0;
     if (!named && (!node->stack || node->layer < 0)) return false;
+    if (!named && !exits && node_is_in(node, STACK_EXITS, -1)) return false;
     if (!node_is_in(node, stack_named(graph, choice->stack), -1)) return false;
     if (choice->layers.count && !has_layer(choice->layers, node->layer)) return false;
     if (choice->roles.count && !has_role(&choice->roles, node->role)) return false;

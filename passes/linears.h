@@ -25,7 +25,7 @@ typedef struct LinearChoice {
 #define F_LINEARS(S, member)                                                             \
     LINEARS_LIST(S, "roles", FIELD_STRINGS, StringList, member.roles,                    \
                  "only projections of these roles: q, ffn_in, ...; without roles and "   \
-                 "only: all in layers"),                                                 \
+                 "only: all in layers, early exits left out"),                           \
         LINEARS_LIST(S, "only", FIELD_STRINGS, StringList, member.only,                  \
                      "only weights of these names, * is any text"),                      \
         LINEARS_LIST(S, "skip", FIELD_STRINGS, StringList, member.skip,                  \
@@ -46,8 +46,9 @@ typedef struct LinearChoice {
 /* Fails with STATUS_RECIPE where a role is none. */
 Status linears_check(const LinearChoice *choice, const StepSource *source, Diag *diag);
 
-/* Whether a node is a projection that is chosen, with a stored matrix as its weight. The
- * first of two factors never is: the second has the role. */
+/* Whether a node is a projection that is chosen, with a stored matrix as its weight:
+ * without roles and names one that stands in a layer, of early exits where the choice is
+ * of their stack. The first of two factors never is: the second has the role. */
 bool linears_choose(const LinearChoice *choice, const Graph *graph, const Node *node);
 
 /* Whether the weight of a projection is stored [inputs, outputs]. */

@@ -48,6 +48,11 @@ static void warn_left_out(const Session *session, Diag *diag) {
     if (trains) model_warn_left_out(session->model, diag);
 }
 
+/* The first of two things that went wrong. */
+static Status first_of(Status status, Status other) {
+    return status == STATUS_OK ? other : status;
+}
+
 static Status plan_steps(Session *session, Diag *diag) {
     TRY(session_connect(session, diag));
     warn_left_out(session, diag);
@@ -65,8 +70,9 @@ static Status plan_steps(Session *session, Diag *diag) {
     session->measured = status == STATUS_OK;
     if (status == STATUS_OK)
         status = pipeline_run(model, &session->recipe, &options, diag);
-    for (int i = 0; i < session->output_count && status == STATUS_OK; i++)
-        status = output_check_model(&session->outputs[i], model, diag);
+    const int outputs = status == STATUS_OK ? session->output_count : 0;
+    for (int i = 0; i < outputs; i++) /* all that refuse it are told */
+        status = first_of(status, output_check_model(&session->outputs[i], model, diag));
     if (status == STATUS_OK &&
         (session->output_count > 0 || session->options.keeps_model))
         companions_find(session, model, diag);
@@ -366,11 +372,6 @@ static void tell_finish(Session *session, Status status) {
     tree_put_int(arena, values, "exit_code", status_exit_code(status));
     tree_put_real(arena, values, "seconds", ticker_seconds() - session->start);
     events_put(session->events, "run_end", values);
-}
-
-/* The first of two things that went wrong. */
-static Status first_of(Status status, Status other) {
-    return status == STATUS_OK ? other : status;
 }
 
 Status session_finish(Session *session, Status status, Diag *diag) {

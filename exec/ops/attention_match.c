@@ -3,8 +3,9 @@
  *
  * Per sample, head and query t, over the keys j that mask and causality allow: P =
  * softmax(scale teacher_q . teacher_k_j), s_j = q . k_j, m = max(sum s, eps), A_j = s_j /
- * m. The row's loss is -sum P_j log max(A_j, 1e-6); the result is the mean over rows,
- * heads and samples, a row without keys counting 0. With F the keys where A_j > 1e-6:
+ * m. The row's loss is -sum P_j log max(A_j, 1e-6), 0 for a row without keys; the result
+ * is the mean over samples of their means over heads and the rows that count, 0 for a
+ * sample that has none: so padding changes nothing. With F the keys where A_j > 1e-6:
  *
  *     ds_j = (-[j in F] P_j / A_j + sum of P over F) / m,  without the sum where clamped;
  *
@@ -15,7 +16,7 @@
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/score_block.h"
 
-enum { Q, K, TEACHER_Q, TEACHER_K, MASK };
+enum { Q, K, TEACHER_Q, TEACHER_K, MASK, ROWS };
 
 #define FLOOR ((REAL)1e-6)
 
@@ -25,6 +26,7 @@ static const Operand OPERANDS[] = {
     {"teacher_q", OPERAND_CONSTANT, "teacher's queries [N, T, H d]; no gradient"},
     {"teacher_k", OPERAND_CONSTANT, "teacher's keys [N, S, G d]; no gradient"},
     {"mask", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N, S]: 0 = key takes no part"},
+    {"rows", OPERAND_OPTIONAL | OPERAND_INTEGER, "[N, T]: 0 = query takes no part"},
     {NULL},
 };
 
@@ -69,8 +71,22 @@ static Status infer(const Node *node, Type *out, Diag *diag) {
     TRY(infer_dim(node, TEACHER_Q, 1, q[1], "the tokens of q", diag));
     TRY(infer_dim(node, TEACHER_K, 1, k[1], "the tokens of k", diag));
     if (node_has(node, MASK)) TRY(infer_shape(node, MASK, 2, k, diag));
+    if (node_has(node, ROWS)) TRY(infer_shape(node, ROWS, 2, q, diag));
     *out = real_type(0, q);
     return STATUS_OK;
+}
+
+/* Whether a query counts; all of a sample that do. */
+static bool row_counts(const Call *call, int64_t sample, int64_t row) {
+    const int32_t *rows = call_data(call, ROWS);
+    return !rows || rows[sample * call->in[Q].dim[1] + row];
+}
+
+static int64_t count_rows(const Call *call, int64_t sample) {
+    int64_t count = 0;
+    for (int64_t row = 0; row < call->in[Q].dim[1]; row++)
+        count += row_counts(call, sample, row);
+    return count;
 }
 
 /* Queries row .. row + rows - 1 of one head and sample against its first `keys` keys. */
@@ -188,34 +204,40 @@ static double forward_block(const Call *call, MatchSpan span) {
     for (int64_t r = 0; r < span.rows; r++) {
         const REAL *s = student + r * span.keys;
         const REAL sum = row_sum(s, span.keys);
+        if (!row_counts(call, span.sample, span.row + r)) continue;
         total += (double)row_loss(span.keys, s, teacher + r * span.keys,
                                   sum < eps ? eps : sum);
     }
     return total;
 }
 
-static double row_count(const Call *call) {
+/* What the loss of each of a sample's rows is divided by. */
+static double divisor(const Call *call, int64_t sample) {
     const double heads = (double)((const AttentionMatchAttrs *)call->attrs)->heads;
-    return (double)call->in[Q].dim[0] * (double)call->in[Q].dim[1] * heads;
+    const int64_t rows = count_rows(call, sample);
+    return (double)call->in[Q].dim[0] * heads * (double)(rows > 0 ? rows : 1);
 }
 
 static void forward(const Call *call) {
     const int64_t heads = ((const AttentionMatchAttrs *)call->attrs)->heads;
-    double total = 0;
-    for (int64_t n = 0; n < call->in[Q].dim[0]; n++)
+    double loss = 0;
+    for (int64_t n = 0; n < call->in[Q].dim[0]; n++) {
+        double total = 0;
         for (int64_t h = 0; h < heads; h++)
             for (int64_t row = 0; row < call->in[Q].dim[1];) {
                 const MatchSpan span = span_at(call, n, h, row);
                 total += forward_block(call, span);
                 row += span.rows;
             }
-    *(REAL *)call->out.data = (REAL)(total / row_count(call));
+        loss += total / divisor(call, n);
+    }
+    *(REAL *)call->out.data = (REAL)loss;
 }
 
 /* The gradients wanted (NULL = not), which are added to. */
 typedef struct MatchGradients {
     REAL *q, *k;
-    REAL factor; /* of every row's gradient */
+    REAL factor; /* of every row's gradient, in the sample at hand */
 } MatchGradients;
 
 static void backward_block(const Call *call, MatchSpan span, const MatchGradients *d) {
@@ -226,7 +248,11 @@ static void backward_block(const Call *call, MatchSpan span, const MatchGradient
     REAL *student = call->scratch, *teacher = student + score_block_rows(keys) * keys;
     compare(call, span, student, teacher);
     for (int64_t r = 0; r < span.rows; r++)
-        row_gradient(span.keys, student + r * span.keys, teacher + r * span.keys, eps);
+        if (row_counts(call, span.sample, span.row + r))
+            row_gradient(span.keys, student + r * span.keys, teacher + r * span.keys,
+                         eps);
+        else
+            memset(student + r * span.keys, 0, (size_t)span.keys * sizeof *student);
     leave_out(call, span, 0, student);
     if (d->q)
         gemm(false, false, span.rows, width, span.keys, d->factor, student, span.keys,
@@ -238,19 +264,17 @@ static void backward_block(const Call *call, MatchSpan span, const MatchGradient
 
 static void backward(const Call *call) {
     const int64_t heads = ((const AttentionMatchAttrs *)call->attrs)->heads;
-    const MatchGradients d = {
-        .q = gradient_to_add(call, Q),
-        .k = gradient_to_add(call, K),
-        .factor = (REAL)((double)*(const REAL *)call->d_out.data / row_count(call)),
-    };
+    MatchGradients d = {.q = gradient_to_add(call, Q), .k = gradient_to_add(call, K)};
     if (!d.q && !d.k) return;
-    for (int64_t n = 0; n < call->in[Q].dim[0]; n++)
+    for (int64_t n = 0; n < call->in[Q].dim[0]; n++) {
+        d.factor = (REAL)((double)*(const REAL *)call->d_out.data / divisor(call, n));
         for (int64_t h = 0; h < heads; h++)
             for (int64_t row = 0; row < call->in[Q].dim[1];) {
                 const MatchSpan span = span_at(call, n, h, row);
                 backward_block(call, span, &d);
                 row += span.rows;
             }
+    }
 }
 
 OP_RECORD(attention_match) = {
@@ -262,7 +286,7 @@ OP_RECORD(attention_match) = {
     .defaults = &DEFAULTS,
     .traits = OP_LOSS,
     .reads = READS_IN(Q) | READS_IN(K) | READS_IN(TEACHER_Q) | READS_IN(TEACHER_K) |
-             READS_IN(MASK),
+             READS_IN(MASK) | READS_IN(ROWS),
     .infer = infer,
     .flops = flops,
 };

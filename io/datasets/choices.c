@@ -461,8 +461,8 @@ static Status endings_open(Batches **out, const void *options, Loc at, Diag *dia
          .offset = FIELD_AT(ChoiceOptions, tokenizer, const char *),                     \
          .required = true,                                                               \
          .help = "tokenizer.json, vocab.txt, or a folder with one"},                     \
-        F_STRING(ChoiceOptions, context, "column of the text"),                          \
-        F_STRING(ChoiceOptions, label, "column of the right choice"),                    \
+        F_STRING(ChoiceOptions, context, "column of the text", .number = true),          \
+        F_STRING(ChoiceOptions, label, "column of the right choice", .number = true),    \
         F_STRINGS(ChoiceOptions, labels,                                                 \
                   "what stands there for each choice ([A, B, C, D]); left out: numbers " \
                   "from 0"),                                                             \
@@ -476,10 +476,11 @@ static const Field CHOICES_FIELDS[] = {
              "format of the file; by_name: .csv, .jsonl (.ndjson, .json), else TSV"),
     F_STRING(ChoiceOptions, question,
              "column of a text in front of every choice; left out: none",
-             .nullable = true, .empty = true),
+             .nullable = true, .empty = true, .number = true),
     F_STRINGS(ChoiceOptions, choices,
               "columns of the choices, or the one of JSON Lines that holds a list of "
-              "them"),
+              "them",
+              .number = true),
     F_INT(ChoiceOptions, max_length, 1, 65536,
           "most tokens of a sample, special ones included; the rest is cut"),
     F_END};
@@ -491,7 +492,8 @@ static const Field ENDINGS_FIELDS[] = {
              "lines: each line a text, or one with a tab and its ending"),
     F_STRINGS(ChoiceOptions, choices,
               "columns of the endings, or the one of JSON Lines that holds a list of "
-              "them; left out: the last word of the text is its ending"),
+              "them; left out: the last word of the text is its ending",
+              .number = true),
     F_STRING(ChoiceOptions, separator, "what stands between a text and an ending",
              .empty = true),
     F_INT(ChoiceOptions, max_length, 2, 65536,

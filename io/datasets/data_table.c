@@ -368,11 +368,14 @@ static Status read_with(Table *table, Arena *scratch, Diag *diag) {
     table->starts = ARENA_ARRAY(table->arena, uint64_t, lines / 64 + 1);
     TRY(json ? table_parse_json(table, text, length, diag)
              : table_parse_text(table, text, length, diag));
-    if (table->rows == 0)
-        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(table->path), NULL,
-                         table->skipped ? "expected rows, found none that is complete"
-                                        : "expected rows, found none");
-    return STATUS_OK;
+    if (table->rows > 0) return STATUS_OK;
+    diag_fail(diag, STATUS_FORMAT, LOC_FILE(table->path), NULL,
+              table->skipped ? "expected rows, found none that is complete"
+                             : "expected rows, found none");
+    if (table->names && !json)
+        diag_hint(diag, "its one line is taken for names of columns: `header: false` "
+                        "reads it as a row, `table: lines` as a text");
+    return STATUS_FORMAT;
 }
 
 Status table_read(Table **out, const char *path, const TableOptions *options,

@@ -2,6 +2,7 @@
 #include "io/files/json.h"
 
 #include "io/files/file.h"
+#include "io/tokenizers/unicode.h"
 
 #include <jansson.h>
 #include <pthread.h>
@@ -129,7 +130,8 @@ static Status json_load(Tree **out, Arena *arena, Loc at, int line, const char *
 Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag) {
     Loc at = LOC_FILE(arena_strdup(arena, file));
-    return json_load(out, arena, at, 1, text, length, diag);
+    const size_t mark = utf8_mark_length(text, length);
+    return json_load(out, arena, at, 1, text + mark, length - mark, diag);
 }
 
 /* Whether digits are more than an integer of 64 bits holds. */

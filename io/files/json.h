@@ -8,8 +8,8 @@
 
 #include "ir/tree.h"
 
-/* Parses text; `file` names it in messages. Fails with STATUS_FORMAT, at the line and
- * column of the fault. */
+/* Parses text, which may begin with a mark of UTF-8; `file` names it in messages. Fails
+ * with STATUS_FORMAT, at the line and column of the fault. */
 Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag);
 

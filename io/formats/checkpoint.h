@@ -16,6 +16,7 @@ typedef struct Checkpoint {
     const char *path;
     NamedTensor *tensors;
     int count;
+    int64_t file_bytes; /* of the files that it was read from; 0 = of none */
     const Tree
         *metadata; /* of a safetensors file: a map of strings; NULL = it has none */
 } Checkpoint;

@@ -365,19 +365,6 @@ static Status create_heads(Model *model, const Binder *binder) {
     return model_init_weights(model, seed, binder->diag);
 }
 
-/* Bytes of the files behind the tensors: each file is one buffer. */
-static int64_t checkpoint_bytes(const Checkpoint *checkpoint) {
-    int64_t bytes = 0;
-    for (int i = 0; i < checkpoint->count; i++) {
-        const Buf *buf = checkpoint->tensors[i].tensor.buf;
-        bool counted = false;
-        for (int j = 0; j < i && !counted; j++)
-            counted = checkpoint->tensors[j].tensor.buf == buf;
-        if (buf && !counted) bytes += (int64_t)buf_bytes(buf);
-    }
-    return bytes;
-}
-
 static Status bind_checkpoint(Model *model, const Family *family,
                               const Checkpoint *checkpoint, const HfOptions *options,
                               Diag *diag) {
@@ -391,7 +378,7 @@ static Status bind_checkpoint(Model *model, const Family *family,
     if (status == STATUS_OK) status = create_heads(model, &binder);
     text_free(&binder.created);
     arena_destroy(binder.arena);
-    model->file_bytes += checkpoint_bytes(checkpoint);
+    model->file_bytes += checkpoint->file_bytes;
     return status;
 }
 

@@ -390,6 +390,7 @@ static Status rename_all(Renamer *renamer) {
 Status name_rules_apply(Checkpoint **out, const NameRules *rules, const Checkpoint *from,
                         Diag *diag) {
     Checkpoint *into = checkpoint_create(from->path, from->count + 1);
+    into->file_bytes = from->file_bytes;
     Renamer renamer = {.rules = rules,
                        .from = from,
                        .into = into,

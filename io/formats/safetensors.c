@@ -41,6 +41,9 @@ typedef struct Source {
 #define FAIL(source, name, ...)                                                          \
     diag_fail((source)->diag, STATUS_FORMAT, LOC_FILE((source)->path), name, __VA_ARGS__)
 
+/* How the text begins that stands for a large file in a Git repository. */
+static const char LFS_POINTER[] = "version https://git-lfs";
+
 /* Checks the length before the header, and that the header is where it says. */
 static Status check_length(Source *source) {
     size_t bytes = buf_bytes(source->buf);
@@ -48,6 +51,13 @@ static Status check_length(Source *source) {
     if (bytes < LENGTH_BYTES)
         return FAIL(source, NULL, "expected a safetensors file, found only %zu bytes",
                     bytes);
+    if (bytes > sizeof LFS_POINTER &&
+        memcmp(data, LFS_POINTER, sizeof LFS_POINTER - 1) == 0) {
+        FAIL(source, NULL,
+             "expected a safetensors file, found a pointer of Git LFS to one");
+        diag_hint(source->diag, "`git lfs pull` in the folder brings the file");
+        return STATUS_FORMAT;
+    }
     uint64_t length = 0;
     for (int i = 0; i < LENGTH_BYTES; i++) length |= (uint64_t)data[i] << (8 * i);
     if (length > HEADER_BYTES_MAX)
@@ -186,6 +196,7 @@ static Status source_read(Source *source, Arena *scratch, Checkpoint **out) {
     TRY(parse_spans(source, scratch));
     TRY(check_cover(source));
     Checkpoint *checkpoint = checkpoint_create(source->path, source->count);
+    checkpoint->file_bytes = (int64_t)buf_bytes(source->buf);
     if (source->metadata)
         checkpoint->metadata = tree_copy(checkpoint->arena, source->metadata);
     const Status status = bind_tensors(source, checkpoint);

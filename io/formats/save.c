@@ -115,8 +115,9 @@ Status output_check_model(ModelOutput *output, const Model *model, Diag *diag) {
     output->pieces = keep && format->pieces && format->pieces(model);
     if (!format->check) return STATUS_OK;
     const Status status = format->check(model, &output->options, diag);
-    if (status != STATUS_OK)
-        diag_note(diag, "%s is to be written to %s", format->what, output->path);
+    if (status == STATUS_OK) return status;
+    if (output->at.file) diag_place(diag, output->at, "output");
+    diag_note(diag, "%s is to be written to %s", format->what, output->path);
     return status;
 }
 

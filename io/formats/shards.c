@@ -103,6 +103,7 @@ static Status shards_read(ShardIndex *index, Checkpoint *into) {
         TRY(path_check_inside(index->folder, path, index->diag));
         TRY(index->files->read(&from, path, index->diag));
         Status status = shard_take(index, shards[i], from, into);
+        into->file_bytes += from->file_bytes;
         checkpoint_destroy(from);
         TRY(status);
     }

@@ -263,6 +263,7 @@ static Status read_state(StateReader *reader, const char *from, Checkpoint **out
     if (reader->count == 0) return FAIL(reader, from, "expected tensors, found none");
     unwrap(reader);
     Checkpoint *checkpoint = checkpoint_create(reader->file.path, reader->count);
+    checkpoint->file_bytes = (int64_t)buf_bytes(reader->file.buf);
     const Status status = read_tensors(reader, checkpoint);
     if (status == STATUS_OK) {
         report(reader);

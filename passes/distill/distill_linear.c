@@ -102,15 +102,20 @@ static Status add_pair(Node **out, Distill *d, const AttentionPair *pair, Diag *
     const Objective *o = &d->objective;
     const LinearAttentionAttrs *ours = pair->ours->attrs;
     const AttentionAttrs *theirs = pair->theirs->attrs;
-    Node *in[5] = {pair->ours->in[QUERY], pair->ours->in[KEY], NULL, NULL,
-                   node_operand(pair->ours, "mask")};
+    Node *in[6] = {pair->ours->in[QUERY],
+                   pair->ours->in[KEY],
+                   NULL,
+                   NULL,
+                   node_operand(pair->ours, "mask"),
+                   node_tokens_mask(o->graph, pair->ours)};
+    const int count = in[5] ? 6 : in[4] ? 5 : 4;
     TRY(check_pair(d, pair, diag));
     for (int side = QUERY; side <= KEY; side++) {
         in[2 + side] = objective_teacher_node(o, pair->theirs->in[side]);
         if (d->options->match_on == MATCH_ON_TEACHER)
             TRY(map_teacher(&in[side], d, pair, side, diag));
     }
-    return node_add(out, o->graph, NULL, &op_attention_match, in, in[4] ? 5 : 4, diag,
+    return node_add(out, o->graph, NULL, &op_attention_match, in, count, diag,
                     "heads=%lld kv_heads=%lld causal=%s scale=%.17g eps=%.17g",
                     (long long)ours->heads, (long long)ours->kv_heads,
                     ours->causal ? "true" : "false", theirs->scale, ours->eps);

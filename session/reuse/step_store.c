@@ -318,8 +318,10 @@ bool size_parse(const char *text, int64_t *out) {
     double number = strtod(text, &end);
     if (end == text || errno != 0 || !(number >= 0)) return false;
     const char *unit = *end ? strchr(UNITS, *end) : NULL;
-    for (int i = 0; unit && i <= unit - UNITS; i++) number *= 1024;
-    if (unit) end++;
+    const bool thousands = unit && strcmp(end + 1, "B") == 0;
+    for (int i = 0; unit && i <= unit - UNITS; i++) number *= thousands ? 1000 : 1024;
+    if (unit) end += thousands ? 2 : 1;
+    if (unit && strcmp(end, "iB") == 0) end += 2;
     if (*end || number > 9e18) return false;
     *out = (int64_t)number;
     return true;

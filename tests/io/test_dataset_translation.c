@@ -251,8 +251,10 @@ static void test_refused(void **state) {
            "\"t.json\", \"target_tokenizer\": \"t.json\"",
            STATUS_RECIPE, "found all three");
     refuse(P ", \"source\": \"x\"", STATUS_RECIPE, "no column 'x'");
-    refuse(P ", \"source\": null", STATUS_RECIPE, "source: expected string, found null");
-    refuse(P ", \"target\": null", STATUS_RECIPE, "target: expected string, found null");
+    refuse(P ", \"source\": null", STATUS_RECIPE,
+           "source: expected string or number from 0, found null");
+    refuse(P ", \"target\": null", STATUS_RECIPE,
+           "target: expected string or number from 0, found null");
     refuse(P ", \"target\": \"\"", STATUS_RECIPE, "target: expected non-empty string");
     refuse(P ", \"max_source\": 1", STATUS_RECIPE, "max_source: expected at least 2");
     refuse(P ", \"limit\": 4", STATUS_RECIPE, "limit");

@@ -288,6 +288,8 @@ static void test_check(void **state) {
         {0, 256 + 4, {0, 0, 0xc0, 0x7f}, 4, "row 1, group 0: expected a finite scale"},
         {1, 36 + 35, {0x10}, 1, "row 1: expected zero bits behind its 71 numbers"},
         {1, 128 + 8, {0, 0x7c}, 2, "row 1, group 1: expected a finite scale"},
+        {1, 128 + 8, {0, 0x80}, 2, "row 1, group 1: expected a finite scale, and no -0"},
+        {2, 128 + 2, {0, 0xbc}, 2, "expected a finite scale of at least 0, found -1"},
         {2, 192 + 3, {16}, 1, "row 1, group 0: expected a zero point from 0 to 15"},
     };
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
@@ -302,6 +304,8 @@ static void test_check(void **state) {
         tensor_release(&tensor);
     }
     Tensor tensor = make(&form[1].shape, diag);
+    memcpy(bytes_of(&tensor) + 128 + 8, (unsigned char[]){0, 0xbc}, 2); /* -1 */
+    assert_ok(quantised_check(&tensor, STATUS_FORMAT, "w", diag), diag);
     assert_int_equal(tensor_find_nonfinite(&tensor), -1);
     memcpy(bytes_of(&tensor) + 128 + 8, (unsigned char[]){0, 0x7c}, 2);
     assert_int_equal(tensor_find_nonfinite(&tensor), WIDTH + 32);

@@ -58,6 +58,7 @@ static bool allows_scalar(const Field *field, FieldKind kind, const Tree *value)
         return value->kind == TREE_FLOAT && isfinite(value->real) &&
                in_range(field, value->real);
     case FIELD_STRING:
+        if (field->number && value->kind == TREE_INT) return value->integer >= 0;
         return value->kind == TREE_STRING && (field->empty || *value->string);
     default: return false;
     }

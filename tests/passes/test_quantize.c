@@ -64,9 +64,11 @@ static void test_grids(void **state) {
             const double reach = fmax((double)high, -(double)low);
             const double range = form[f].zeros ? (double)high - (double)low : reach;
             const int numbers = f == 0 ? 127 : form[f].zeros ? 15 : 7;
+            const int signs = f == 1 ? 2 : 1;
             double least = INFINITY;
-            for (int c = 0; c <= 200; c++) {
-                const double scale = range / numbers * (0.4 + 0.6 * c / 200);
+            for (int c = 0; c <= 200 * signs; c++) {
+                const double part = 0.4 + 0.6 * (c % 201) / 200;
+                const double scale = (c > 200 ? -1 : 1) * part * range / numbers;
                 const int zero = (int)rint(-(double)low / (range / numbers));
                 const Grid grid = quantised_grid(&form[f], scale, zero);
                 least = fmin(least, error_on(&grid, group, 64));
@@ -76,11 +78,28 @@ static void test_grids(void **state) {
             found[f] += error_on(&grid, group, 64);
             best[f] += least;
         }
-        assert_true(found[f] < 1.1 * best[f]);
+        assert_true(found[f] < (f == 1 ? 1.02 : 1.1) * best[f]);
         assert_true(found[f] < plain[f]);
     }
     tensor_release(&from);
     diag_destroy(diag);
+}
+
+/* The longer side of 4 bits is there on either side of 0. */
+static void test_sides(void **state) {
+    (void)state;
+    const Tensor q4 = q4_shape(2, (int64_t[]){1, 32}, 32, false);
+    for (int sign = -1; sign <= 1; sign += 2) {
+        float w[32];
+        for (int i = 0; i < 32; i++) w[i] = (float)(sign * (i % 16 - 7)) * 0.25f;
+        const Grid grid = quantised_best_grid(&q4, w, 32); /* -7 to 8, or -8 to 7 */
+        assert_true(grid.scale == -0.25f * (float)sign);
+        assert_true(error_on(&grid, w, 32) == 0);
+    }
+    const float none[32] = {0};
+    assert_true(quantised_best_grid(&q4, none, 32).scale == 0);
+    const float tiny[32] = {1e-9f};
+    assert_false(signbit(quantised_best_grid(&q4, tiny, 32).scale));
 }
 
 /* H of rows that depend on each other. */
@@ -289,9 +308,8 @@ static void test_follow(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grids),
-        cmocka_unit_test(test_gptq),
-        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_grids),  cmocka_unit_test(test_sides),
+        cmocka_unit_test(test_gptq),   cmocka_unit_test(test_missing),
         cmocka_unit_test(test_follow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,10 +70,13 @@ static double match_loss(Model *student, int s, Model *teacher, int t, bool own)
                : plain_features(student, s, x[2], 1 / sqrt(HEAD));
     x[1] = own ? role_value(student, s, ROLE_FEATURE_K)
                : plain_features(student, s, x[3], 1);
-    for (int row = 0; row < SAMPLES * TOKENS * HEADS; row++)
-        loss += row_loss(x, row / HEADS / TOKENS, row / HEADS % TOKENS, row % HEADS, 0.2);
+    for (int row = 0; row < SAMPLES * TOKENS * HEADS; row++) {
+        const int n = row / HEADS / TOKENS, at = row / HEADS % TOKENS;
+        if (at < sentence_length(n)) /* no padding */
+            loss += row_loss(x, n, at, row % HEADS, 0.2) / sentence_length(n);
+    }
     for (int i = 0; i < 4; i++) free(x[i]);
-    return loss / (SAMPLES * TOKENS * HEADS);
+    return loss / (SAMPLES * HEADS);
 }
 
 #define MATCH "preset: none, attention: 1, attention_form: match"

@@ -348,8 +348,10 @@ static void test_sizes(void **state) {
     assert_true(size_parse("500M", &bytes) && bytes == 500LL << 20);
     assert_true(size_parse("1.5G", &bytes) && bytes == 3LL << 29);
     assert_true(size_parse("2T", &bytes) && bytes == 2LL << 40);
-    static const char *const wrong[] = {"",    "G",   "-1",   "1GG", "1 G",
-                                        "nan", "inf", "1e30", "x"};
+    assert_true(size_parse("80MiB", &bytes) && bytes == 80LL << 20);
+    assert_true(size_parse("60MB", &bytes) && bytes == 60000000);
+    static const char *const wrong[] = {"",     "G", "-1", "1GG", "1 G", "nan",  "inf",
+                                        "1e30", "x", "1B", "1iB", "1Mi", "1MBB", "1MBiB"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_false(size_parse(wrong[i], &bytes));
 }
