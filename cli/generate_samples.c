@@ -97,8 +97,7 @@ static Status open_prompts(Batch *b, Diag *diag) {
     } else {
         const char *prompt = flags->prompt ? flags->prompt : "";
         b->texts = ARENA_NEW(arena, Line);
-        b->texts[b->count++] =
-            (Line){{prompt, strlen(prompt)}, LOC_FILE("--prompt")};
+        b->texts[b->count++] = (Line){{prompt, strlen(prompt)}, LOC_FILE("--prompt")};
     }
     b->prompts = ARENA_ARRAY(arena, SamplePrompt, (size_t)b->count);
     for (int64_t i = 0; i < b->count; i++) {

@@ -33,8 +33,8 @@ typedef struct LibraryCall {
 } LibraryCall;
 
 /* Begins a call, when no other one runs in the process; to be ended. The watch refers to
- * `call`, which stays where it is. False: there is no context, or the calling thread is in
- * a call already. */
+ * `call`, which stays where it is. False: there is no context, or the calling thread is
+ * in a call already. */
 bool library_begin(LibraryCall *call, CompressContext *context);
 
 /* Fails with STATUS_USAGE where an argument of that name is NULL. */
