@@ -196,12 +196,30 @@ static Status path_step(const PathWalk *walk, Tree *parent, const char *name,
     return status;
 }
 
-Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *diag) {
-    PathWalk walk = {arena, path, value, diag};
+/* A path with places in lists as messages have them, "passes[2]", as "passes.2". */
+static const char *dotted(Arena *arena, const char *path) {
+    char *out = arena_strdup(arena, path), *to = out;
+    for (const char *at = path; *at; at++) {
+        const size_t digits = *at == '[' ? strspn(at + 1, "0123456789") : 0;
+        const bool place = digits > 0 && at > path && at[digits + 1] == ']' &&
+                           (!at[digits + 2] || strchr(".[", at[digits + 2]));
+        *to++ = place ? '.' : *at;
+        if (!place) continue;
+        memcpy(to, at + 1, digits);
+        to += digits;
+        at += digits + 1;
+    }
+    *to = '\0';
+    return out;
+}
+
+Status tree_set(Arena *arena, Tree *root, const char *given, Tree *value, Diag *diag) {
+    const char *path = dotted(arena, given);
+    PathWalk walk = {arena, given, value, diag};
     const size_t length = strlen(path);
     if (length == 0 || path[0] == '.' || path[length - 1] == '.' || strstr(path, ".."))
         return diag_fail(diag, STATUS_USAGE, value->loc, NULL,
-                         "expected a path such as train.epochs, found \"%s\"", path);
+                         "expected a path such as train.epochs, found \"%s\"", given);
     Tree *parent = root;
     for (const char *at = path, *dot; (dot = strchr(at, '.')); at = dot + 1) {
         const char *name = arena_strndup(arena, at, (size_t)(dot - at));

@@ -60,9 +60,10 @@ bool tree_number(const Tree *value, double *out);
 /* Whether a value, which may be NULL, is this string. */
 bool tree_is_string(const Tree *value, const char *string);
 
-/* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`), creating maps on
- * the way, by `value`; list indices must exist. Used by --set. Fails with STATUS_USAGE
- * for a path of another form, with STATUS_RECIPE where it does not fit the tree. */
+/* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`, which may be
+ * written `passes[2].rank` as tree_path has it), creating maps on the way, by `value`;
+ * list indices must exist. Used by --set. Fails with STATUS_USAGE for a path of another
+ * form, with STATUS_RECIPE where it does not fit the tree. */
 Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *diag);
 
 /* Path of a value from its root, as `passes[2].rank`; in the arena. The root is "". */

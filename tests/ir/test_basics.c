@@ -384,6 +384,14 @@ static void test_tree_set(void **state) {
         tree_path(arena, tree_get(root, "passes")->last->first->next->next),
         "passes[1][2]");
 
+    /* as messages have it */
+    assert_int_equal(set_string(arena, root, "passes[1][2]", diag), STATUS_OK);
+    assert_int_equal(set_string(arena, root, "passes[0].rank", diag), STATUS_OK);
+    assert_int_equal(tree_get(root, "passes")->last->first->next->next->kind,
+                     TREE_STRING);
+    assert_int_equal(set_string(arena, root, "train.a[x]", diag), STATUS_OK); /* a name */
+    assert_non_null(tree_get(tree_get(root, "train"), "a[x]"));
+
     Tree *empty = tree_new(arena, TREE_NULL, LOC_NONE);
     assert_int_equal(set_string(arena, empty, "a.b", diag), STATUS_OK);
     assert_json(empty, 0, "{\"a\":{\"b\":\"v\"}}");
