@@ -209,6 +209,14 @@ static SandboxEnd reply_read(Text *reply, int fd, const SandboxLimits *limits,
     return frame.ok ? SANDBOX_DONE : SANDBOX_FAULT;
 }
 
+/* gcc's AddressSanitizer does not hold the locks of its memory while a process forks: one
+ * that a thread holds, just started, would be held in the child for ever. Lets threads
+ * come to rest; all else does without, as libc holds its own. */
+static void settle_threads(void) {
+    enum { NANOSECONDS = 20 * 1000 * 1000 };
+    if (SANITIZED) nanosleep(&(struct timespec){.tv_nsec = NANOSECONDS}, NULL);
+}
+
 /* Forks with all signals blocked, so that no handler of the parent runs in the child. */
 static pid_t child_start(const int pipe_fd[2], Shared *shared, SandboxWork work,
                          void *state, const SandboxLimits *limits) {
@@ -216,6 +224,7 @@ static pid_t child_start(const int pipe_fd[2], Shared *shared, SandboxWork work,
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t parent = getpid();
+    settle_threads();
     pid_t child = fork();
     int fork_errno = errno;
     if (child == 0) {
