@@ -213,7 +213,7 @@ static SandboxEnd reply_read(Text *reply, int fd, const SandboxLimits *limits,
  * that a thread holds, just started, would be held in the child for ever. Lets threads
  * come to rest; all else does without, as libc holds its own. */
 static void settle_threads(void) {
-    enum { NANOSECONDS = 20 * 1000 * 1000 };
+    enum { NANOSECONDS = 5 * 1000 * 1000 };
     if (SANITIZED) nanosleep(&(struct timespec){.tv_nsec = NANOSECONDS}, NULL);
 }
 
