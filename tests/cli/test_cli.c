@@ -18,6 +18,7 @@
 
 #include <limits.h>
 #include <regex.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -158,6 +159,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "expected COMPRESS_BIN to name the program\n");
         return 1;
     }
+    static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGALRM};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_DFL); /* under nohup, say, one is ignored */
     setenv("COMPRESS", program, 1);
     setenv("SRC", source, 1);
     setenv("LC_ALL", "C", 1);
