@@ -2,6 +2,7 @@
  * text alone goes to standard output. */
 #include "cli/generate.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "exec/generate/decode.h"
 #include "exec/generate/translate.h"
 #include "exec/linalg/blas.h"
@@ -16,7 +17,6 @@
 #include "session/session.h"
 #include "session/user_inputs.h"
 
-#include <errno.h>
 #include <string.h>
 
 enum { BEAM = 4 }; /* unless --beam says otherwise */
@@ -41,11 +41,6 @@ typedef struct Generation {
 
 /* ---- what both forms share ---- */
 
-Status generate_tokenizer(Tokenizer **out, const Cli *cli, const Model *model,
-                          Diag *diag) {
-    return user_tokenizer_read(out, cli->flags.tokenizer, model, cli->args[0], diag);
-}
-
 void generate_ends(int32_t ends[2], const Flags *flags, const Tokenizer *tokenizer) {
     const int32_t bos = tokenizer_specials(tokenizer)->bos;
     ends[0] = tokenizer_specials(tokenizer)->eos;
@@ -69,7 +64,8 @@ Sampling generate_sampling(const Flags *flags) {
 static Status open_decoder(Generation *g, Diag *diag) {
     const Flags *flags = &g->cli->flags;
     const char *prompt = flags->prompt ? flags->prompt : "";
-    TRY(generate_tokenizer(&g->tokenizer, g->cli, g->model, diag));
+    TRY(user_tokenizer_read(&g->tokenizer, flags->tokenizer, g->model, g->cli->args[0],
+                            diag));
     TRY(prompt_tokens(&g->tokens, &g->token_count, g->cli->arena, g->tokenizer,
                       (TextSpan){prompt, strlen(prompt)}, LOC_FILE("--prompt"), diag));
     TRY(prompt_check_positions(g->model, g->token_count, g->most, diag));
@@ -89,9 +85,7 @@ static Status show(Generation *g, Diag *diag) {
     if (text->certain > g->shown)
         fwrite(text->made.data + g->shown, 1, text->certain - g->shown, stdout);
     g->shown = text->certain;
-    if (fflush(stdout) == 0 && !ferror(stdout)) return STATUS_OK;
-    return diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
-                     "cannot write to standard output: %s", strerror(errno));
+    return terminal_flush(stdout, diag);
 }
 
 /* One token: draws it, notes it, shows it. *over: it was the last. */

@@ -13,6 +13,7 @@
 #include "session/made_text.h"
 #include "session/output_files.h"
 #include "session/session.h"
+#include "session/user_inputs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -306,7 +307,8 @@ static Status open_batch(Batch *b, Diag *diag) {
     if (output && strcmp(output, "-") == 0) output = NULL;
     b->plain = output && text_ends_with(output, ".txt");
     TRY(check_output(b, output, diag));
-    TRY(generate_tokenizer(&b->tokenizer, b->cli, b->model, diag));
+    TRY(user_tokenizer_read(&b->tokenizer, b->cli->flags.tokenizer, b->model,
+                            b->cli->args[0], diag));
     TRY(open_prompts(b, diag));
     SamplesOptions *options = &b->options;
     *options =

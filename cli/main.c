@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "cli/untrusted.h"
 #include "exec/linalg/blas.h"
 #include "exec/linalg/products.h"
@@ -135,10 +136,11 @@ int main(int argc, char **argv) {
     if (cli.flags.untrusted && status == STATUS_IO)
         diag_hint(diag, "with --untrusted only what the command line names is read and "
                         "written: --allow PATH adds to it");
-    if ((fflush(stdout) != 0 || ferror(stdout)) &&
-        (status == STATUS_OK || status == STATUS_DIFFERENT))
-        status = diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
-                           "cannot write to standard output: %s", strerror(errno));
+    if (status == STATUS_OK || status == STATUS_DIFFERENT) {
+        if (terminal_flush(stdout, diag) != STATUS_OK) status = STATUS_IO;
+    } else {
+        fflush(stdout); /* before the messages */
+    }
     if (job_leads()) {
         diag_print(diag, stderr);
         const Status annotated = tell_service(&cli.flags, diag);

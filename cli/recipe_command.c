@@ -4,13 +4,13 @@
 #include "cli/progress.h"
 #include "cli/report_tables.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "cli/text_table.h"
 #include "exec/processor.h"
 #include "session/job.h"
 #include "session/recipe_document.h"
 #include "session/report/run_report.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* One run of a recipe. */
@@ -103,9 +103,7 @@ static Status print_result(const Session *session, Diag *diag) {
     const bool taken = is_standard(options->report) || is_standard(options->events);
     FILE *out = taken ? stderr : stdout;
     report_print_result(session, out);
-    if (fflush(out) == 0 && !ferror(out)) return STATUS_OK;
-    return diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
-                     "cannot write to standard output: %s", strerror(errno));
+    return terminal_flush(out, diag);
 }
 
 static Status run_recipe(RecipeRun *run, const Cli *cli, Diag *diag) {

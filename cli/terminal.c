@@ -1,6 +1,7 @@
 /* Lines for people: see terminal.h. */
 #include "cli/terminal.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,4 +73,10 @@ void terminal_print(FILE *out, const char *lines) {
         line = end;
         if (*line == '\n') fputc(*line++, out);
     }
+}
+
+Status terminal_flush(FILE *out, Diag *diag) {
+    if (fflush(out) == 0 && !ferror(out)) return STATUS_OK;
+    return diag_fail(diag, STATUS_IO, LOC_NONE, NULL,
+                     "cannot write to standard output: %s", strerror(errno));
 }

@@ -2,6 +2,8 @@
 #ifndef COMPRESS_CLI_TERMINAL_H
 #define COMPRESS_CLI_TERMINAL_H
 
+#include "ir/status.h"
+
 #include <stdio.h>
 
 /* Columns of the screen that a stream is shown on: $COLUMNS, else the terminal's, else
@@ -15,5 +17,9 @@ void terminal_wrap(FILE *out, const char *words, int used, int indent, int colum
 /* Prints lines, of which those that are wider than a terminal are broken behind spaces,
  * with a deeper indent; as they are where there is neither a terminal nor $COLUMNS. */
 void terminal_print(FILE *out, const char *lines);
+
+/* Writes out what was printed to a stream, standard output or what stands for it. Fails
+ * with STATUS_IO, also for what failed before. */
+Status terminal_flush(FILE *out, Diag *diag);
 
 #endif

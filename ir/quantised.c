@@ -168,18 +168,29 @@ void quantised_write(Tensor *tensor, int64_t row, int64_t group, const Grid *gri
     for (int64_t i = 0; i < size; i++) put_nibble(values, first + i, q[i]);
 }
 
+/* Weights of a group from the least to the largest, and 0. */
+typedef struct Range {
+    double low, high;
+} Range;
+
+static Range range_of(const float *weights, int64_t count) {
+    Range range = {0};
+    for (int64_t i = 0; i < count; i++) {
+        const double w = (double)weights[i];
+        range.low = w < range.low ? w : range.low;
+        range.high = w > range.high ? w : range.high;
+    }
+    return range;
+}
+
 /* The grid that reaches from the least to the largest of the weights, and to 0. */
 static Grid grid_of_range(const Tensor *type, const float *weights, int64_t count) {
-    double least = 0, most = 0;
-    for (int64_t i = 0; i < count; i++) {
-        if ((double)weights[i] < least) least = (double)weights[i];
-        if ((double)weights[i] > most) most = (double)weights[i];
-    }
+    const Range range = range_of(weights, count);
     if (type->zeros) {
-        const double scale = (most - least) / Q4_MOST;
-        return quantised_grid(type, scale, scale > 0 ? (int)rint(-least / scale) : 0);
+        const double scale = (range.high - range.low) / Q4_MOST;
+        return quantised_grid(type, scale, scale > 0 ? (int)rint(-range.low / scale) : 0);
     }
-    const double largest = -least > most ? -least : most;
+    const double largest = -range.low > range.high ? -range.low : range.high;
     const int steps = type->dtype == DTYPE_Q8 ? Q8_MOST : Q4_MOST - Q4_MIDDLE;
     return quantised_grid(type, largest / steps, 0);
 }
@@ -274,11 +285,6 @@ typedef struct Candidates {
     double step;
 } Candidates;
 
-/* Weights of a group from the least to the largest, and 0. */
-typedef struct Range {
-    double low, high;
-} Range;
-
 static void try_grids(Grid *best, double *least, const Tensor *type, Candidates c,
                       double low, const float *weights, int64_t count) {
     for (int i = 0; i < c.count && c.span != 0; i++) {
@@ -286,16 +292,6 @@ static void try_grids(Grid *best, double *least, const Tensor *type, Candidates 
         const int zero = scale > 0 ? (int)rint(-part * low / scale) : 0;
         try_grid(best, least, type, scale, zero, weights, count);
     }
-}
-
-static Range range_of(const float *weights, int64_t count) {
-    Range range = {0};
-    for (int64_t i = 0; i < count; i++) {
-        const double w = (double)weights[i];
-        range.low = w < range.low ? w : range.low;
-        range.high = w > range.high ? w : range.high;
-    }
-    return range;
 }
 
 /* q4 without zero points reaches further on one side, -8 to 7 times the scale: the weight

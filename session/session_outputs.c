@@ -33,6 +33,19 @@ static bool is_part(Arena *arena, const char *path, const ModelOutput *output) {
     return output_overlaps(arena, path, output->path);
 }
 
+/* The same of any of the run's outputs, and of what they are after a failure. */
+static bool is_part_of_any(const Session *session, const char *path) {
+    bool part = false;
+    for (int i = 0; i < session->output_count; i++) {
+        const ModelOutput *output = &session->outputs[i];
+        part |= is_part(session->arena, path, output);
+        if (!output->format || session->recipe.keep != KEEP_ON_FAILURE) continue;
+        const ModelOutput failed = output_of_failed(session->arena, output);
+        part |= is_part(session->arena, path, &failed);
+    }
+    return part;
+}
+
 /* Checks that what `flag` names is not the folder of the run's checkpoint, which goes
  * when the run ends, nor in it. */
 static Status check_kept(const Session *session, const char *flag, const char *path,
@@ -52,18 +65,11 @@ static Status check_kept(const Session *session, const char *flag, const char *p
 static Status check_told(const Session *session, const char *flag, const char *path,
                          Diag *diag) {
     const SessionOptions *options = &session->options;
-    Arena *arena = session->arena;
     if (is_one_file(path, options->recipe)) return fail_told(flag, "the recipe", diag);
     if (is_one_file(path, options->model)) return fail_told(flag, "the model", diag);
     TRY(check_kept(session, flag, path, diag));
-    bool taken = is_one_file(path, options->output);
-    for (int i = 0; i < session->output_count && !is_standard(path); i++) {
-        const ModelOutput *output = &session->outputs[i];
-        taken |= is_part(arena, path, output);
-        if (!output->format || session->recipe.keep != KEEP_ON_FAILURE) continue;
-        const ModelOutput failed = output_of_failed(arena, output);
-        taken |= is_part(arena, path, &failed);
-    }
+    const bool taken = is_one_file(path, options->output) ||
+                       (!is_standard(path) && is_part_of_any(session, path));
     return taken ? fail_told(flag, "the model's output", diag) : STATUS_OK;
 }
 
@@ -181,18 +187,10 @@ static Status check_pair(const Session *session, int i, int j, Diag *diag) {
 /* Checks a folder that the run keeps things in: it is no output, nor in one. */
 static Status check_folder(const Session *session, const char *key, const char *folder,
                            Diag *diag) {
-    for (int i = 0; folder && i < session->output_count; i++) {
-        const ModelOutput *output = &session->outputs[i];
-        const ModelOutput failed = output_of_failed(session->arena, output);
-        const bool keeps = session->recipe.keep == KEEP_ON_FAILURE;
-        if (is_part(session->arena, folder, output) ||
-            (keeps && is_part(session->arena, folder, &failed)))
-            return diag_fail(diag, STATUS_USAGE, LOC_NONE, key,
-                             "expected another folder than the model's output, found "
-                             "'%s'",
-                             folder);
-    }
-    return STATUS_OK;
+    if (!folder || !is_part_of_any(session, folder)) return STATUS_OK;
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, key,
+                     "expected another folder than the model's output, found '%s'",
+                     folder);
 }
 
 /* Folders that the run keeps things in are apart from its outputs, and nothing else is in
