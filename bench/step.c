@@ -1,11 +1,10 @@
 /* Times a training step (forward, backward, AdamW), a forward run without gradients, or a
  * token of a text that is being written, on synthetic data.
  *
- *     bench_step train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] [BATCHES]
- *                [shards=N] [micro_batch=N] [recompute=layers] [moments=bf16]
- *     bench_step decode MODEL TOKENS CONTEXT THREADS [f32|bf16]
- *     bench_step prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]
- *     bench_step batch MODEL TOKENS TEXTS THREADS [f32|bf16]
+ *     bench_step train|train_bf16|infer|wait MODEL BATCH TOKENS THREADS [REPEATS]
+ * [BATCHES] [shards=N] [micro_batch=N] [recompute=layers] [moments=bf16] bench_step
+ * decode MODEL TOKENS CONTEXT THREADS [f32|bf16] bench_step prompt MODEL PROMPTS LENGTH
+ * THREADS [f32|bf16] bench_step batch MODEL TOKENS TEXTS THREADS [f32|bf16]
  *
  * MODEL is a file or folder of a model, or the configuration of one (NAME.json), whose
  * weights are drawn then. TOKENS is the length of every text, 0 for images. Prints the
@@ -14,8 +13,9 @@
  * planning, allocation and packing; before the first there is one that does not count.
  * Training shares out the samples of a batch among threads, forward runs share out
  * batches (let BATCHES be a multiple of the threads); where there are fewer than 8 in all
- * their weights are packed in every product, as they would be. What follows are options
- * of training by their names in recipes.
+ * their weights are packed in every product, as they would be. wait: batches one after
+ * the other, each by all threads, of weights that were packed before. What follows are
+ * options of training by their names in recipes.
  *
  * decode: TOKENS tokens one by one behind a context of CONTEXT others; the median of a
  * token. prompt: PROMPTS times a prompt of LENGTH tokens, up to the logits of its last
@@ -185,6 +185,17 @@ static Status meter_count(void *self, const Fetch *what, const float *const *val
     return STATUS_OK;
 }
 
+/* A batch at a time, which all threads share. */
+static double time_waiting(const Bench *b, Forward *f) {
+    Meter meter = {.first = -1};
+    const double start = now();
+    for (int i = 0; i < b->batches; i++)
+        require(forward_over(f, &b->noise.base, b->batch, b->batch, b->threads, NULL,
+                             meter_count, &meter, b->diag),
+                b->diag);
+    return now() - start;
+}
+
 /* One batch for each thread, then those that are timed. */
 static double time_forward(const Bench *b, double *processor) {
     Node *logits = result_of(b->model->graph);
@@ -254,6 +265,22 @@ static void print_tokens(double *times, int count, size_t weights, size_t state,
     if (reading > 0) text_add(&more, "reading %.3f ms, ", 1e3 * reading);
     print_times(times, count, more.data);
     text_free(&more);
+}
+
+/* The time that one batch waits for. */
+static void measure_waiting(Bench *b) {
+    Node *logits = result_of(b->model->graph);
+    Forward *f = NULL;
+    double *times = memory_alloc((size_t)b->repeats + 1, sizeof *times);
+    noise_init(&b->noise, b->model->graph, b->batch, b->tokens);
+    require(
+        forward_open(&f, b->model->graph, &logits, 1, b->repeats * b->batches, b->diag),
+        b->diag);
+    time_waiting(b, f);
+    for (int i = 0; i < b->repeats; i++) times[i] = time_waiting(b, f) / b->batches;
+    print_times(times, b->repeats, "");
+    forward_close(f);
+    free(times);
 }
 
 /* Numbers that a team reads, a share each. */
@@ -372,13 +399,14 @@ static void measure_texts(Bench *b, int count, int64_t side, StepWeights weights
 
 int main(int argc, char **argv) {
     if (argc < 6) {
-        fprintf(stderr,
-                "usage: %s train|train_bf16|infer MODEL BATCH TOKENS THREADS [REPEATS] "
-                "[BATCHES] [OPTION=VALUE...]\n"
-                "       %s decode MODEL TOKENS CONTEXT THREADS [f32|bf16]\n"
-                "       %s prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]\n"
-                "       %s batch MODEL TOKENS TEXTS THREADS [f32|bf16]\n",
-                argv[0], argv[0], argv[0], argv[0]);
+        fprintf(
+            stderr,
+            "usage: %s train|train_bf16|infer|wait MODEL BATCH TOKENS THREADS [REPEATS] "
+            "[BATCHES] [OPTION=VALUE...]\n"
+            "       %s decode MODEL TOKENS CONTEXT THREADS [f32|bf16]\n"
+            "       %s prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]\n"
+            "       %s batch MODEL TOKENS TEXTS THREADS [f32|bf16]\n",
+            argv[0], argv[0], argv[0], argv[0]);
         return 2;
     }
     blas_init();
@@ -402,7 +430,10 @@ int main(int argc, char **argv) {
         b.options = train_defaults;
         b.options.precision = strcmp(argv[1], "train_bf16") == 0 ? TRAIN_BF16 : TRAIN_F32;
         for (int i = 8; i < argc; i++) set_option(&b, argv[i]);
-        measure_batches(&b, strncmp(argv[1], "train", 5) == 0);
+        if (strcmp(argv[1], "wait") == 0)
+            measure_waiting(&b);
+        else
+            measure_batches(&b, strncmp(argv[1], "train", 5) == 0);
     }
     model_destroy(b.model);
     diag_destroy(b.diag);

@@ -20,15 +20,19 @@ static size_t sample_bytes(const Batches *data, int64_t sizes[DIM_SYMBOLS]) {
     return bytes * (size_t)sizes[DIM_INDEX(DIM_N)];
 }
 
-/* What going backward takes beside a workspace: gradients, and scratch of the threads
- * that share calls. */
-static size_t gradient_bytes(const PassContext *ctx, const DataRun *run,
-                             const Plan *plan) {
+/* Gradients of all weights, as many as there are at once. */
+static size_t gradient_bytes(const DataRun *run) {
     const size_t gradient = (size_t)params_layout(run->graph, NULL) * sizeof(float);
     const int gradients =
         run->mean ? mean_gradient_buffers(run->data->count, run->batch) : 1;
-    return gradient * (size_t)gradients +
-           workspace_share_bytes(plan) * (size_t)(lanes_threads(ctx->threads, 1) - 1);
+    return gradient * (size_t)gradients;
+}
+
+/* Scratch of the threads that share calls with those of the lanes. */
+static size_t sharing_bytes(const PassContext *ctx, const Plan *plan, int64_t lanes) {
+    const int64_t others =
+        ctx->threads > lanes ? lanes_used(ctx->threads, lanes) - lanes : 0;
+    return workspace_share_bytes(plan) * (size_t)others;
 }
 
 static bool same_layer(const Node *a, const Node *b) {
@@ -73,7 +77,8 @@ Status step_plan_run(PassContext *ctx, const DataRun *run, size_t more, Diag *di
     const size_t bytes =
         (plan_workspace_bytes(plan) + sample_bytes(data, options.sizes)) * (size_t)lanes;
     const size_t all =
-        bytes + (run->gradient ? gradient_bytes(ctx, run, plan) : 0) +
+        bytes + sharing_bytes(ctx, plan, lanes) +
+        (run->gradient ? gradient_bytes(run) : 0) +
         (run->by_layer ? layer_bytes(run->graph) : params_copied_bytes(run->graph)) +
         more;
     if (all > ctx->run_bytes) ctx->run_bytes = all;

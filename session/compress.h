@@ -191,9 +191,8 @@ typedef struct CompressTensor {
  * with their shapes: `input_ids : i32[N, T]`) needs a tensor of its name; an attention
  * mask may be left out. `outputs` gets an array of the model's real outputs, f32,
  * `output_count` of them, in its order; to be freed with compress_free_tensors. Weights
- * are packed anew in each call, so many samples in one call cost less than one in each.
- * Fails with COMPRESS_MODEL for inputs that do not fit, COMPRESS_MEMORY,
- * COMPRESS_INTERRUPTED. */
+ * are packed anew in each call: compress_prepare does that once. Fails with
+ * COMPRESS_MODEL for inputs that do not fit, COMPRESS_MEMORY, COMPRESS_INTERRUPTED. */
 COMPRESS_API CompressStatus compress_run(CompressContext *context,
                                          const CompressModel *model,
                                          const CompressTensor *inputs, size_t count,
@@ -201,6 +200,28 @@ COMPRESS_API CompressStatus compress_run(CompressContext *context,
 
 /* Frees the array and its tensors. NULL is allowed. */
 COMPRESS_API void compress_free_tensors(CompressTensor *tensors);
+
+/* A model made ready to be run often: its weights are packed, and memory stays from one
+ * run to the next. */
+typedef struct CompressRunner CompressRunner;
+
+/* Makes a model ready, as it is now: what is changed afterwards does not count, and it
+ * may be freed before. Takes about the model's size in memory once more. To be freed with
+ * compress_free_runner. Fails with COMPRESS_MODEL, COMPRESS_MEMORY. */
+COMPRESS_API CompressStatus compress_prepare(CompressContext *context,
+                                             const CompressModel *model,
+                                             CompressRunner **out);
+
+/* As compress_run, to the byte; samples of the shapes of the call before take the least
+ * time. A runner is used by one thread at a time. */
+COMPRESS_API CompressStatus compress_run_prepared(CompressContext *context,
+                                                  CompressRunner *runner,
+                                                  const CompressTensor *inputs,
+                                                  size_t count, CompressTensor **outputs,
+                                                  size_t *output_count);
+
+/* Frees a runner. NULL is allowed. */
+COMPRESS_API void compress_free_runner(CompressRunner *runner);
 
 /* Goes on with a text by a language model that has only a decoder; NULL = "", from the
  * vocabulary's token for the beginning, if it has one. `options` is a map in YAML, NULL =

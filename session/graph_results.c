@@ -1,11 +1,7 @@
 /* Values of a graph for all samples. */
 #include "session/graph_results.h"
 
-#include "exec/run/forward.h"
-
 #include <string.h>
-
-#define RUN_SAMPLES 16 /* per forward run */
 
 GraphResults graph_results_create(Arena *arena, int capacity) {
     return (GraphResults){.nodes = ARENA_ARRAY(arena, Node *, (size_t)capacity + 1),
@@ -55,8 +51,16 @@ static Status collect(void *self, const Fetch *what, const float *const *values,
 Status graph_results_compute(GraphResults *results, Graph *graph, const Batches *data,
                              int threads, const Watch *watch, Diag *diag) {
     Collection collection = {results, data->count};
-    return forward_batches(graph, results->nodes, results->count, data, 0, RUN_SAMPLES,
-                           threads, watch, collect, &collection, diag);
+    return forward_batches(graph, results->nodes, results->count, data, 0,
+                           RESULTS_SAMPLES, threads, watch, collect, &collection, diag);
+}
+
+Status graph_results_compute_by(GraphResults *results, Forward *ready,
+                                const Batches *data, int threads, const Watch *watch,
+                                Diag *diag) {
+    Collection collection = {results, data->count};
+    return forward_over(ready, data, 0, RESULTS_SAMPLES, threads, watch, collect,
+                        &collection, diag);
 }
 
 void graph_results_release(GraphResults *results) {

@@ -3,7 +3,7 @@
 #ifndef COMPRESS_SESSION_GRAPH_RESULTS_H
 #define COMPRESS_SESSION_GRAPH_RESULTS_H
 
-#include "exec/run/ticker.h"
+#include "exec/run/forward.h"
 #include "io/formats/checkpoint.h"
 #include "ir/batches.h"
 #include "ir/graph.h"
@@ -23,9 +23,17 @@ GraphResults graph_results_create(Arena *arena, int capacity);
 Status graph_results_add(GraphResults *results, const char *name, Node *node,
                          const int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
+/* Samples of a run of the graph. */
+enum { RESULTS_SAMPLES = 16 };
+
 /* Computes them for all samples of `data`. Fails as forward_batches does. */
 Status graph_results_compute(GraphResults *results, Graph *graph, const Batches *data,
                              int threads, const Watch *watch, Diag *diag);
+
+/* The same with a graph that was made ready, whose results are these. */
+Status graph_results_compute_by(GraphResults *results, Forward *ready,
+                                const Batches *data, int threads, const Watch *watch,
+                                Diag *diag);
 
 /* Drops the tensors' data. */
 void graph_results_release(GraphResults *results);

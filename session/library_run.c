@@ -1,8 +1,8 @@
 /* The library: a model's outputs for tensors, and texts that a language model makes. */
 #include "exec/generate/decode.h"
 #include "exec/generate/sample.h"
+#include "exec/run/params.h"
 #include "exec/run/reserve.h"
-#include "ir/rewrite.h"
 #include "session/file_batches.h"
 #include "session/graph_results.h"
 #include "session/library.h"
@@ -83,31 +83,57 @@ static Status give_results(const GraphResults *results, CompressTensor **outputs
     return STATUS_OK;
 }
 
-/* Computes all real outputs with samples of a model, whose sizes are bound. */
-static Status run_graph(LibraryCall *call, Graph *graph, const Checkpoint *inputs,
-                        GraphResults *results) {
+/* ---- runners ---- */
+
+struct CompressRunner {
+    Model *model; /* a copy */
+    Node **nodes; /* its outputs */
+    Forward *forward;
+};
+
+static void runner_close(CompressRunner *runner) {
+    forward_close(runner->forward);
+    free(runner->nodes);
+    model_destroy(runner->model);
+}
+
+/* For about so many runs of the graph. */
+static Status runner_open(CompressRunner *runner, const LibraryCall *call, Model *model,
+                          int64_t runs) {
+    *runner = (CompressRunner){.model = model_copy(model)};
+    Graph *graph = runner->model->graph;
+    runner->nodes = memory_alloc((size_t)graph->output_count + 1, sizeof *runner->nodes);
+    for (int i = 0; i < graph->output_count; i++)
+        runner->nodes[i] = graph->outputs[i].node;
+    return forward_open(&runner->forward, graph, runner->nodes, graph->output_count, runs,
+                        call->diag);
+}
+
+/* Computes all outputs, which must be real, for samples. */
+static Status run_samples(const LibraryCall *call, const CompressRunner *runner,
+                          const Checkpoint *inputs, GraphResults *results) {
+    const Graph *graph = runner->model->graph;
     Batches *data = NULL;
-    int64_t sizes[DIM_SYMBOLS], others[DIM_SYMBOLS];
+    int64_t sizes[DIM_SYMBOLS];
     TRY(file_batches_create(&data, call->arena, graph, inputs, sizes, call->diag));
-    memcpy(others, sizes, sizeof others);
-    others[DIM_INDEX(DIM_N)] = 0;
-    Status status = graph_bind(graph, others, call->diag);
     *results = graph_results_create(call->arena, graph->output_count);
+    Status status = STATUS_OK;
     for (int i = 0; i < graph->output_count && status == STATUS_OK; i++)
         status = graph_results_add(results, graph->outputs[i].name,
                                    graph->outputs[i].node, sizes, call->diag);
     if (status == STATUS_OK) status = threads_reserve(call->context->threads, call->diag);
     if (status == STATUS_OK)
-        status = graph_results_compute(results, graph, data, call->context->threads,
-                                       &call->watch, call->diag);
+        status =
+            graph_results_compute_by(results, runner->forward, data,
+                                     call->context->threads, &call->watch, call->diag);
     batches_destroy(data);
     return status;
 }
 
-static Status check_run(const LibraryCall *call, const CompressModel *model,
+static Status check_run(const LibraryCall *call, const void *model, const char *name,
                         const CompressTensor *inputs, size_t count,
                         CompressTensor **outputs, const size_t *output_count) {
-    TRY(library_need(call, model, "model"));
+    TRY(library_need(call, model, name));
     TRY(library_need(call, outputs, "outputs"));
     TRY(library_need(call, output_count, "output_count"));
     if (count > 0) TRY(library_need(call, inputs, "inputs"));
@@ -116,33 +142,79 @@ static Status check_run(const LibraryCall *call, const CompressModel *model,
                      "expected at most %d inputs, found %zu", INPUTS_MAX, count);
 }
 
-static Status run_model(LibraryCall *call, Model *model, const CompressTensor *inputs,
-                        int count, CompressTensor **outputs, size_t *output_count) {
+static Status run_inputs(const LibraryCall *call, const CompressRunner *runner,
+                         const CompressTensor *inputs, int count,
+                         CompressTensor **outputs, size_t *output_count) {
     GraphResults results = {0};
     Checkpoint *given = checkpoint_create("inputs", count);
-    Model *copy = model_copy(model);
     Status status = wrap_inputs(given, inputs, (size_t)count, call->diag);
-    if (status == STATUS_OK) status = run_graph(call, copy->graph, given, &results);
+    if (status == STATUS_OK) status = run_samples(call, runner, given, &results);
     if (status == STATUS_OK)
         status = give_results(&results, outputs, output_count, call->diag);
     graph_results_release(&results);
     checkpoint_destroy(given);
-    model_destroy(copy);
     return status;
+}
+
+/* Runs of the graph that so many inputs come to, if their first dimension is samples. */
+static int64_t runs_of(const CompressTensor *inputs, size_t count) {
+    const bool known = count > 0 && inputs[0].rank > 0 && inputs[0].dim[0] > 0;
+    return known ? (inputs[0].dim[0] - 1) / RESULTS_SAMPLES + 1 : 1;
 }
 
 CompressStatus compress_run(CompressContext *context, const CompressModel *model,
                             const CompressTensor *inputs, size_t count,
                             CompressTensor **outputs, size_t *output_count) {
     LibraryCall call;
+    CompressRunner runner = {0};
     if (outputs) *outputs = NULL;
     if (output_count) *output_count = 0;
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    Status status = check_run(&call, model, inputs, count, outputs, output_count);
+    Status status =
+        check_run(&call, model, "model", inputs, count, outputs, output_count);
     if (status == STATUS_OK)
-        status =
-            run_model(&call, model->model, inputs, (int)count, outputs, output_count);
+        status = runner_open(&runner, &call, model->model, runs_of(inputs, count));
+    if (status == STATUS_OK)
+        status = run_inputs(&call, &runner, inputs, (int)count, outputs, output_count);
+    runner_close(&runner);
     return library_end(&call, status);
+}
+
+CompressStatus compress_prepare(CompressContext *context, const CompressModel *model,
+                                CompressRunner **out) {
+    LibraryCall call;
+    if (out) *out = NULL;
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    Status status = library_need(&call, model, "model");
+    if (status == STATUS_OK) status = library_need(&call, out, "out");
+    if (status != STATUS_OK) return library_end(&call, status);
+    CompressRunner *runner = memory_alloc(1, sizeof *runner);
+    status = runner_open(runner, &call, model->model, PARAMS_OFTEN);
+    if (status == STATUS_OK)
+        *out = runner;
+    else
+        compress_free_runner(runner);
+    return library_end(&call, status);
+}
+
+CompressStatus compress_run_prepared(CompressContext *context, CompressRunner *runner,
+                                     const CompressTensor *inputs, size_t count,
+                                     CompressTensor **outputs, size_t *output_count) {
+    LibraryCall call;
+    if (outputs) *outputs = NULL;
+    if (output_count) *output_count = 0;
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    Status status =
+        check_run(&call, runner, "runner", inputs, count, outputs, output_count);
+    if (status == STATUS_OK)
+        status = run_inputs(&call, runner, inputs, (int)count, outputs, output_count);
+    return library_end(&call, status);
+}
+
+void compress_free_runner(CompressRunner *runner) {
+    if (!runner) return;
+    runner_close(runner);
+    free(runner);
 }
 
 void compress_free_tensors(CompressTensor *tensors) {

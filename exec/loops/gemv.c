@@ -39,7 +39,8 @@ enum { FEW_PANELS = 1, FEW_VECTORS = 2 };
 _Static_assert((int)PANELS <= (int)ROOM_PANELS, "more panels than there is room");
 enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 24 };
 enum { MANY_VECTORS = 32 }; /* for which weights are widened once */
-enum { LINE_BYTES = 64 };   /* of the cache */
+enum { BLOCK_COLUMNS = 384 };
+enum { LINE_BYTES = 64 }; /* of the cache */
 enum { TRIO_PANELS = SOLO_PANELS < 3 ? SOLO_PANELS : 3 };
 enum { MIDDLE_PANELS = PANELS < 2 ? PANELS : 2 };
 
@@ -416,11 +417,38 @@ static void put_panel(const Target *to, int64_t column, int64_t t, const Vec *su
     }
 }
 
+/* Floats of many columns: a block of columns after the other, whose panels stay in the
+ * second-level cache and whose part of a tile's vectors in the first. Sums go on from
+ * those in y: they are the same. */
+static void times_blocks(const Source *in, int64_t panels, int64_t column, const float *x,
+                         int64_t ldx, int64_t count, const Target *to) {
+    const int64_t size_of = sizeof(float);
+    float *y = to->y + column;
+    for (int64_t k = 0; k < in->K; k += BLOCK_COLUMNS) {
+        const int64_t rest = in->K - k;
+        const Panels part = {.w = (const float *)(const void *)(in->w + k * in->step),
+                             .step = in->step / size_of,
+                             .gap = in->gap / size_of,
+                             .panels = panels,
+                             .K = rest < BLOCK_COLUMNS ? rest : BLOCK_COLUMNS,
+                             .add = k > 0};
+        REAL_FN(panels_times)(&part, x + k, ldx, y, to->ldy, count);
+    }
+    for (int64_t t = 0; to->bias && t < count; t++, y += to->ldy)
+        for (int64_t i = 0; i < panels * PANEL_ROWS; i += LANES)
+            *(Vec *)(y + i) += *(const Vec *)(to->bias + column + i);
+}
+
 /* `panels` panels from the one at `column` on, times all vectors. */
 static void times_panels(const Source *in, const Tiles *tiles, int64_t panels,
                          int64_t column, const float *x, int64_t ldx, int64_t count,
                          const Target *to) {
     Vec sums[SUMS * PARTS];
+    if (tiles == &TILES[STEP_F32] && in->K > BLOCK_COLUMNS && count >= MANY_VECTORS &&
+        column >= to->first && column + panels * PANEL_ROWS <= to->last) {
+        times_blocks(in, panels, column, x, ldx, count, to);
+        return;
+    }
     for (int64_t t = 0, n; t < count; t += n) {
         const int size = tile_size(tiles->sizes, count - t);
         n = tiles->sizes->vectors[size];
@@ -511,15 +539,16 @@ void REAL_FN(matrix_times)(const Matrix *matrix, int64_t first, int64_t last,
 
 /* ---- floats that are packed while they are multiplied ---- */
 
-void REAL_FN(weights_times)(const Matrix *matrix, const float *w, bool transposed,
-                            const float *bias, const float *x, int64_t ldx, float *y,
-                            int64_t ldy, int64_t count, float *room) {
+void REAL_FN(weights_times)(const Matrix *matrix, int64_t first, int64_t last,
+                            const float *w, bool transposed, const float *bias,
+                            const float *x, int64_t ldx, float *y, int64_t ldy,
+                            int64_t count, float *room) {
     const int64_t M = matrix->rows, K = matrix->columns, gap = matrix_panel_bytes(matrix);
     const Source in = {(const char *)room, matrix_step_bytes(matrix), gap, K};
-    const Target to = {0, M, NULL, bias, y, ldy};
+    const Target to = {first, last, NULL, bias, y, ldy};
     enum { COLUMNS = PANELS * PANEL_ROWS };
-    for (int64_t row = 0; row < M; row += COLUMNS) {
-        const int64_t rows = M - row < COLUMNS ? M - row : COLUMNS;
+    for (int64_t row = first; row < last; row += COLUMNS) {
+        const int64_t rows = last - row < COLUMNS ? last - row : COLUMNS;
         const int64_t panels = (rows + PANEL_ROWS - 1) / PANEL_ROWS;
         if (transposed)
             panels_of_columns(w + row, M, K, rows, room);

@@ -5,10 +5,10 @@
  * Products: exec/linalg/gemv.h says how matrices are packed.
  *   matrix_times: y[t, r] = sum_k W[r, k] x[t, k] + bias[r] for rows first .. last - 1
  *     and `count` vectors, whose rows lie ldx and ldy apart; bias may be NULL.
- *   weights_times: the same, to the byte, for all rows of a matrix of floats that is not
- *     packed (its data is not read): w[M, K], or with `transposed` w[K, M], of which a
- * few panels at a time are packed into `room` of matrix_room_bytes. What that costs is
- *     spread over the vectors.
+ *   weights_times: the same, to the byte, of a matrix of floats that is not packed (its
+ *     data is not read): w[M, K], or with `transposed` w[K, M], of which a few panels at
+ *     a time are packed into `room` of matrix_room_bytes. What that costs is spread over
+ *     the vectors.
  *   integer_times: the same for a matrix of int8 or int4, on whole numbers; matrix_times
  *     calls it. The result's bytes are the same in all sets. integer_times_by takes one
  *     way of those that integer_has says this set and this processor have: for tests,

@@ -168,18 +168,47 @@ static ProductGrid dw_grid(const Call *call) {
                                       : grid_of(call, M, K, view_rows(x), true);
 }
 
+/* With weights that are packed whoever multiplies with fewer of them, or of the rows,
+ * does the same work for each; what is packed here is packed by every part for itself, so
+ * that none has rows alone. Whole numbers multiply WHOLE_SPEED times as fast. */
+static ProductGrid packed_grid(const Call *call) {
+    enum { WHOLE_SPEED = 4 };
+    const Matrix *w = call->in[1].packed;
+    const int64_t rows = view_rows(&call->in[0]);
+    int64_t work = rows * w->rows * w->columns / (matrix_rounds(w) ? WHOLE_SPEED : 1);
+    ProductGrid grid = {1, 1, TILE_UNIT};
+    grid.across = product_side(w->rows, TILE_PACKED, &work);
+    if (w->data) grid.down = product_side(rows, TILE_PACKED, &work);
+    return grid;
+}
+
+/* A library's own form of the weights goes with all of their columns. */
+static ProductGrid onednn_grid(const Call *call) {
+    int64_t work = view_rows(&call->in[0]) * call->in[1].count;
+    return (ProductGrid){product_side(view_rows(&call->in[0]), TILE_PACKED, &work), 1,
+                         TILE_UNIT};
+}
+
+static ProductGrid forward_grid(const Call *call) {
+    const View *w = &call->in[1];
+    if (w->packed) return packed_grid(call);
+    if (w->onednn) return onednn_grid(call);
+    return y_grid(call);
+}
+
 /* Whether a call can be cut: not a small one, and operands that are packed or rounded in
  * scratch are for all of it. */
 static bool is_cut(const Call *call) {
     const View *w = &call->in[1];
-    const bool here =
-        is_bf16(call) ? !w->rounded : is_rounded(call->attrs) || weight_round(call);
-    return view_rows(&call->in[0]) * w->count >= TILE_PRODUCTS && !here && !w->packed &&
-           !w->onednn;
+    const bool whole = w->packed && matrix_rounds(w->packed);
+    const bool here = is_bf16(call)
+                          ? !w->rounded
+                          : (is_rounded(call->attrs) && !whole) || weight_round(call);
+    return view_rows(&call->in[0]) * w->count >= TILE_PRODUCTS && !here;
 }
 
 static int64_t forward_tiles(const Call *call) {
-    return is_cut(call) ? product_cells(y_grid(call)) : 1;
+    return is_cut(call) ? product_cells(forward_grid(call)) : 1;
 }
 
 /* Gradients in one place must be added one after the other. */
@@ -191,39 +220,40 @@ static int64_t backward_tiles(const Call *call) {
 #ifndef REAL_IS_DOUBLE
 /* There are no floats (params_create_stored): some are made of the numbers as they are
  * stored, of as many rows as are packed at once. */
-static void multiply_stored(const Call *call) {
+static void multiply_stored(const Call *call, Range columns) {
     const View *x = &call->in[0], *b = &call->in[2];
     const Tensor *stored = &call->node->in[1]->storage->tensor;
     Matrix rows = *call->in[1].packed;
     const int64_t M = rows.rows, K = rows.columns, most = ROOM_PANELS * PANEL_ROWS;
     float *floats = (float *)((char *)call->scratch + matrix_room_bytes(K));
-    for (int64_t first = 0; first < M; first += most) {
-        rows.rows = M - first < most ? M - first : most;
+    for (int64_t first = columns.first; first < columns.end; first += most) {
+        rows.rows = columns.end - first < most ? columns.end - first : most;
         tensor_read_f32(stored, first * K, rows.rows * K, floats);
         REAL_FN(weights_times)
-        (&rows, floats, false, b->data ? (const float *)b->data + first : NULL, x->data,
-         K, (float *)call->out.data + first, M, view_rows(x), call->scratch);
+        (&rows, 0, rows.rows, floats, false,
+         b->data ? (const float *)b->data + first : NULL, x->data, K,
+         (float *)call->out.data + first, M, view_rows(x), call->scratch);
     }
 }
 
 /* Whole numbers round the rows by themselves; floats may not be packed yet. */
-static void multiply_packed(const Call *call) {
+static void multiply_packed(const Call *call, Cell c) {
     const View *x = &call->in[0], *b = &call->in[2];
     const Matrix *w = call->in[1].packed;
-    const int64_t M = view_last(&call->out);
-    if (!w->data && !call->in[1].data) {
-        multiply_stored(call);
-        return;
-    }
-    if (!w->data) {
+    const int64_t M = w->rows, K = w->columns, count = c.rows.end - c.rows.first;
+    float *y = (float *)call->out.data + c.rows.first * M;
+    if (!w->data && !call->in[1].data)
+        multiply_stored(call, c.columns);
+    else if (!w->data)
         REAL_FN(weights_times)
-        (w, call->in[1].data, is_transposed(call->attrs), b->data, x->data, w->columns,
-         call->out.data, M, view_rows(x), call->scratch);
-        return;
+    (w, c.columns.first, c.columns.end, call->in[1].data, is_transposed(call->attrs),
+     b->data, x->data, K, y, M, count, call->scratch);
+    else {
+        const float *rows = matrix_rounds(w) ? x->data : rows_of_x(call);
+        REAL_FN(matrix_times)
+        (w, c.columns.first, c.columns.end, b->data, rows + c.rows.first * K, K, y, M,
+         count);
     }
-    REAL_FN(matrix_times)
-    (w, 0, M, b->data, matrix_rounds(w) ? x->data : rows_of_x(call), w->columns,
-     call->out.data, M, view_rows(x));
 }
 #endif
 
@@ -232,12 +262,16 @@ static void forward(const Call *call) {
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->out);
     const bool transposed = is_transposed(call->attrs);
     REAL *y = call->out.data;
+    const Cell c =
+        product_cell(call->tiles ? forward_grid(call) : WHOLE, R, M, call->tile);
 #ifndef REAL_IS_DOUBLE
     if (call->in[1].packed) {
-        multiply_packed(call);
+        multiply_packed(call, c);
         return;
     }
-    if (call->in[1].onednn && onednn_times(call->in[1].onednn, R, x->data, K, b->data, y))
+    if (call->in[1].onednn && onednn_times(call->in[1].onednn, c.rows.end - c.rows.first,
+                                           (const float *)x->data + c.rows.first * K, K,
+                                           b->data, y + c.rows.first * M))
         return;
 #endif
     const Tensor *whole = whole_weights(call);
@@ -247,7 +281,6 @@ static void forward(const Call *call) {
          call->scratch);
         return;
     }
-    const Cell c = product_cell(call->tiles ? y_grid(call) : WHOLE, R, M, call->tile);
     const int64_t height = c.rows.end - c.rows.first;
     const int64_t width = c.columns.end - c.columns.first;
     y += c.rows.first * M + c.columns.first;

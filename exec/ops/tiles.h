@@ -16,6 +16,7 @@ enum {
     TILE_UNIT = 16,          /* rows and columns that stay together */
     TILE_ROWS = 256,         /* least of a product's cell: below, the library packs */
     TILE_COLUMNS = 192,      /* its operands too often */
+    TILE_PACKED = 64,        /* the same where they are packed before */
     TILE_SIDE_MOST = 16      /* cells along one side */
 };
 

@@ -161,15 +161,17 @@ static Status deliver_chunk(void *self, const Fetch *what, int i, Diag *diag) {
 /* ---- all of it ---- */
 
 static Status open_lane(DynamicLane *lane, const Dynamic *d, const LaneSweep *sweep,
-                        Diag *diag) {
+                        Team *team, Diag *diag) {
     const size_t chunk = (size_t)sweep->chunk;
     lane->sample = memory_alloc(chunk, sizeof *lane->sample);
     lane->row = memory_alloc(chunk, sizeof *lane->row);
     lane->state = memory_alloc(chunk, sizeof *lane->state);
     lane->exit = memory_alloc(chunk, sizeof *lane->exit);
     lane->logits = memory_alloc(chunk, (size_t)d->cut.classes * sizeof *lane->logits);
-    for (int i = 0; i < WORKSPACES && i < d->cut.count; i++)
+    for (int i = 0; i < WORKSPACES && i < d->cut.count; i++) {
         TRY(workspace_create(&lane->workspace[i], diag));
+        workspace_share(lane->workspace[i], team);
+    }
     return feed_open(&lane->feed, sweep->data, sweep->chunk, diag);
 }
 
@@ -181,9 +183,10 @@ static Status dynamic_run(Dynamic *d, Graph *graph, Node *const *exits, int exit
     cut_plan(&d->cut, sweep->data, sizes);
     TRY(params_create_packed(&d->params, d->cut.graph,
                              lanes_chunks(sweep->total, sweep->chunk), diag));
+    TRY(lanes_share(d->lanes, diag));
     d->memory = memory_alloc((size_t)lanes_count(d->lanes), sizeof *d->memory);
     for (int i = 0; i < lanes_count(d->lanes); i++)
-        TRY(open_lane(&d->memory[i], d, sweep, diag));
+        TRY(open_lane(&d->memory[i], d, sweep, lanes_team(d->lanes, i), diag));
     return lanes_sweep(d->lanes, sweep, diag);
 }
 

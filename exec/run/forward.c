@@ -15,17 +15,19 @@ typedef struct ForwardLane {
                            the workspace */
 } ForwardLane;
 
-typedef struct Forward {
+struct Forward {
+    Graph *graph;
     Node *const *results;
     int result_count;
     const float **values; /* of the results of the chunk that is delivered */
     Params *params;
     PlanCache *plans;
-    Lanes *lanes;
-    ForwardLane *memory; /* by lane */
+    int64_t sizes[DIM_SYMBOLS]; /* that plans were made for */
+    int lanes;                  /* that there is memory for: */
+    ForwardLane *memory;        /* by lane */
     ForwardSink sink;
     void *self;
-} Forward;
+};
 
 static Status run_chunk(void *self, const Fetch *what, int lane, Diag *diag) {
     const Forward *f = self;
@@ -87,41 +89,58 @@ static Status deliver_chunk(void *self, const Fetch *what, int lane, Diag *diag)
                    diag);
 }
 
-static Status forward_run(Forward *f, Graph *graph, LaneSweep *sweep,
-                          const int64_t sizes[DIM_SYMBOLS], Diag *diag) {
+/* ---- what stays ---- */
+
+/* Memory for so many lanes, that which is there first. */
+static Status open_memory(Forward *f, int lanes, Diag *diag) {
+    if (f->lanes >= lanes) return STATUS_OK;
+    f->memory = memory_grow(f->memory, (size_t)lanes, sizeof *f->memory);
+    for (; f->lanes < lanes; f->lanes++) {
+        f->memory[f->lanes] = (ForwardLane){0};
+        TRY(workspace_create(&f->memory[f->lanes].workspace, diag));
+    }
+    return STATUS_OK;
+}
+
+static void close_plans(Forward *f) {
+    plan_cache_destroy(f->plans);
+    f->plans = NULL;
+}
+
+/* Plans for data of these sizes, those that are there if they are for the same. */
+static void open_plans(Forward *f, const Batches *data,
+                       const int64_t sizes[DIM_SYMBOLS]) {
+    if (f->plans && memcmp(f->sizes, sizes, sizeof f->sizes) == 0) return;
     PlanOptions options = {.precision = PRECISION_F32,
                            .results = f->results,
                            .result_count = f->result_count};
     memcpy(options.sizes, sizes, sizeof options.sizes);
-    f->plans = plan_cache_create(graph, sweep->data, &options, PLAN_CACHE_BYTES);
-    f->values = memory_alloc((size_t)f->result_count + 1, sizeof *f->values);
-    f->memory = memory_alloc((size_t)lanes_count(f->lanes), sizeof *f->memory);
-    TRY(params_create_packed(&f->params, graph, lanes_chunks(sweep->total, sweep->chunk),
-                             diag));
-    for (int i = 0; i < lanes_count(f->lanes); i++) {
-        TRY(feed_open(&f->memory[i].feed, sweep->data, sweep->chunk, diag));
-        TRY(workspace_create(&f->memory[i].workspace, diag));
-    }
-    return lanes_sweep(f->lanes, sweep, diag);
+    memcpy(f->sizes, sizes, sizeof f->sizes);
+    close_plans(f);
+    f->plans = plan_cache_create(f->graph, data, &options, PLAN_CACHE_BYTES);
 }
 
-static void forward_close(Forward *f) {
-    for (int i = 0; f->memory && i < lanes_count(f->lanes); i++) {
-        workspace_destroy(f->memory[i].workspace);
-        feed_close(&f->memory[i].feed);
-    }
+Status forward_open(Forward **out, Graph *graph, Node *const *results, int result_count,
+                    int64_t runs, Diag *diag) {
+    Forward *f = *out = memory_alloc(1, sizeof *f);
+    *f = (Forward){.graph = graph, .results = results, .result_count = result_count};
+    f->values = memory_alloc((size_t)result_count + 1, sizeof *f->values);
+    return params_create_packed(&f->params, graph, runs, diag);
+}
+
+void forward_close(Forward *f) {
+    if (!f) return;
+    for (int i = 0; i < f->lanes; i++) workspace_destroy(f->memory[i].workspace);
     free(f->memory);
-    free(f->values);
+    close_plans(f);
     params_destroy(f->params);
-    plan_cache_destroy(f->plans);
-    lanes_destroy(f->lanes);
+    free(f->values);
+    free(f);
 }
 
-Status forward_batches(Graph *graph, Node *const *results, int result_count,
-                       const Batches *data, int64_t limit, int64_t batch_size,
-                       int threads, const Watch *watch, ForwardSink sink, void *self,
-                       Diag *diag) {
-    int64_t sizes[DIM_SYMBOLS] = {0};
+/* ---- runs ---- */
+
+static LaneSweep sweep_of(const Batches *data, int64_t limit, int64_t batch_size) {
     LaneSweep sweep = {.data = data,
                        .total = limit > 0 && limit < data->count ? limit : data->count,
                        .chunk = batch_size > 0 ? batch_size : 1,
@@ -130,19 +149,68 @@ Status forward_batches(Graph *graph, Node *const *results, int result_count,
                        .deliver = deliver_chunk,
                        .pack = pack_chunk,
                        .unpack = unpack_chunk};
-    if (sweep.total <= 0) return STATUS_OK;
     if (sweep.chunk > sweep.total) sweep.chunk = sweep.total;
-    TRY(feed_check(graph, results, result_count, data, sizes, diag));
-    sweep.tokens = sizes[DIM_INDEX(DIM_T)];
-    sweep.source = sizes[DIM_INDEX(DIM_S)];
-    Forward f = {.results = results,
-                 .result_count = result_count,
-                 .lanes =
-                     lanes_create(threads, lanes_chunks(sweep.total, sweep.chunk), watch),
-                 .sink = sink,
-                 .self = self};
-    sweep.self = &f;
-    const Status status = forward_run(&f, graph, &sweep, sizes, diag);
-    forward_close(&f);
+    return sweep;
+}
+
+/* In lanes that share the threads. */
+static Status run_lanes(Forward *f, Lanes *lanes, const LaneSweep *sweep, Diag *diag) {
+    const int count = lanes_count(lanes);
+    TRY(open_memory(f, count, diag));
+    TRY(lanes_share(lanes, diag));
+    Status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++) {
+        workspace_share(f->memory[i].workspace, lanes_team(lanes, i));
+        status = feed_open(&f->memory[i].feed, sweep->data, sweep->chunk, diag);
+    }
+    if (status == STATUS_OK) status = lanes_sweep(lanes, sweep, diag);
+    for (int i = 0; i < count; i++) {
+        workspace_share(f->memory[i].workspace, NULL);
+        feed_close(&f->memory[i].feed);
+    }
+    return status;
+}
+
+/* The sweep over data that was checked. */
+static Status run_sweep(Forward *f, LaneSweep *sweep, const int64_t sizes[DIM_SYMBOLS],
+                        int threads, const Watch *watch, Diag *diag) {
+    sweep->tokens = sizes[DIM_INDEX(DIM_T)];
+    sweep->source = sizes[DIM_INDEX(DIM_S)];
+    sweep->self = f;
+    open_plans(f, sweep->data, sizes);
+    Lanes *lanes = lanes_create(threads, lanes_chunks(sweep->total, sweep->chunk), watch);
+    const Status status = run_lanes(f, lanes, sweep, diag);
+    lanes_destroy(lanes);
+    if (sweep->data->masked) close_plans(f); /* which ask the data */
+    return status;
+}
+
+Status forward_over(Forward *f, const Batches *data, int64_t limit, int64_t batch_size,
+                    int threads, const Watch *watch, ForwardSink sink, void *self,
+                    Diag *diag) {
+    int64_t sizes[DIM_SYMBOLS] = {0};
+    LaneSweep sweep = sweep_of(data, limit, batch_size);
+    if (sweep.total <= 0) return STATUS_OK;
+    TRY(feed_check(f->graph, f->results, f->result_count, data, sizes, diag));
+    f->sink = sink;
+    f->self = self;
+    return run_sweep(f, &sweep, sizes, threads, watch, diag);
+}
+
+Status forward_batches(Graph *graph, Node *const *results, int result_count,
+                       const Batches *data, int64_t limit, int64_t batch_size,
+                       int threads, const Watch *watch, ForwardSink sink, void *self,
+                       Diag *diag) {
+    Forward *f = NULL;
+    int64_t sizes[DIM_SYMBOLS] = {0};
+    const LaneSweep sweep = sweep_of(data, limit, batch_size);
+    if (sweep.total <= 0) return STATUS_OK;
+    TRY(feed_check(graph, results, result_count, data, sizes, diag)); /* before memory */
+    Status status = forward_open(&f, graph, results, result_count,
+                                 lanes_chunks(sweep.total, sweep.chunk), diag);
+    if (status == STATUS_OK)
+        status =
+            forward_over(f, data, limit, batch_size, threads, watch, sink, self, diag);
+    forward_close(f);
     return status;
 }

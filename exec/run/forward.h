@@ -6,21 +6,39 @@
 #include "ir/batches.h"
 #include "ir/graph.h"
 
-/* Receives results of forward_batches for the samples of `what`: values[i] is result i
- * (float *), columns[j] the samples' data as fetched. Where shapes have them, T is
- * what->tokens, S what->source and M batches_masked of the data set and what->tokens. One
- * call at a time; in the data set's order, or by length where samples have lengths. */
+/* Receives results of a run for the samples of `what`: values[i] is result i (float *),
+ * columns[j] the samples' data as fetched. Where shapes have them, T is what->tokens, S
+ * what->source and M batches_masked of the data set and what->tokens. One call at a time;
+ * in the data set's order, or by length where samples have lengths. */
 typedef Status (*ForwardSink)(void *self, const Fetch *what, const float *const *values,
                               const void *const *columns, Diag *diag);
 
 /* Runs the graph forward over the first `limit` samples (0 = all), without augmentation,
  * and hands the results to `sink`. A result that is a loss is the mean over what counts
- * in each chunk of at most `batch_size` samples. The sink has had all samples before the
- * chunk whose failure is returned, at any number of threads. Collective: ranks share the
- * samples (lanes_sweep), and each sink gets all of them. */
+ * in each chunk of at most `batch_size` samples. Chunks are shared out among the threads;
+ * where there are fewer of them, threads share the calls of a chunk. The sink has had all
+ * samples before the chunk whose failure is returned, at any number of threads.
+ * Collective: ranks share the samples (lanes_sweep), and each sink gets all of them. */
 Status forward_batches(Graph *graph, Node *const *results, int result_count,
                        const Batches *data, int64_t limit, int64_t batch_size,
                        int threads, const Watch *watch, ForwardSink sink, void *self,
                        Diag *diag);
+
+/* A graph with what runs of it take, which stays from one to the next: weights as
+ * products read them, plans and their memory. */
+typedef struct Forward Forward;
+
+/* Makes a graph ready for about `runs` of it (params_create_packed). Graph and results
+ * are borrowed; no weights change meanwhile. Fails as params_create_packed does. */
+Status forward_open(Forward **out, Graph *graph, Node *const *results, int result_count,
+                    int64_t runs, Diag *diag);
+
+/* NULL is allowed. */
+void forward_close(Forward *f);
+
+/* As forward_batches. One call at a time. */
+Status forward_over(Forward *f, const Batches *data, int64_t limit, int64_t batch_size,
+                    int threads, const Watch *watch, ForwardSink sink, void *self,
+                    Diag *diag);
 
 #endif

@@ -206,14 +206,17 @@ size_t workspace_share_bytes(const Plan *plan) {
 }
 
 /* Scratch for the other threads of the team. */
-static Status bind_share(Workspace *workspace, const Plan *plan, Diag *diag) {
-    const size_t each = workspace->team ? workspace_share_bytes(plan) : 0;
-    if (each <= workspace->each) return STATUS_OK;
+static Status bind_share(Workspace *workspace, const Plan *plan, const Params *params,
+                         Diag *diag) {
+    const size_t most = workspace_share_bytes(plan), room = params_room_bytes(params);
+    const size_t each = !workspace->team ? 0 : most > room ? most : room;
+    const size_t others = workspace->team ? (size_t)team_threads(workspace->team) - 1 : 0;
+    const size_t have = workspace->scratch ? buf_bytes(workspace->scratch) : 0;
+    if (each <= workspace->each && others * workspace->each <= have) return STATUS_OK;
     buf_release(workspace->scratch);
     workspace->scratch = NULL;
     workspace->each = 0;
-    TRY(buf_create(&workspace->scratch,
-                   each * (size_t)(team_threads(workspace->team) - 1), diag));
+    TRY(buf_create(&workspace->scratch, each * others, diag));
     workspace->each = each;
     return STATUS_OK;
 }
@@ -224,7 +227,7 @@ Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *para
         return diag_fail(diag, STATUS_INTERNAL, LOC_NONE, NULL,
                          "plan and weights differ in precision");
     const size_t bytes = plan->bytes + params_room_bytes(params);
-    TRY(bind_share(workspace, plan, diag));
+    TRY(bind_share(workspace, plan, params, diag));
     if (!workspace->buf || buf_bytes(workspace->buf) < bytes) {
         buf_release(workspace->buf); /* first: both need not exist at once */
         workspace->buf = NULL;

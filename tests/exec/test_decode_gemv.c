@@ -132,17 +132,18 @@ static void check_range(const Case *c, int64_t first, int64_t last, int64_t coun
 }
 
 /* Weights that are packed while they are multiplied: the same bytes. */
-static void check_later(const Case *c, int64_t count, const float *whole) {
+static void check_later(const Case *c, int64_t first, int64_t last, int64_t count,
+                        const float *whole) {
     static float y[COUNT * ROW];
     Matrix matrix = c->matrix;
     matrix.data = NULL;
     float *room = zeros(matrix_room_bytes(c->K));
     for (int i = 0; i < COUNT * ROW; i++) y[i] = 77;
-    c->loops->weights_times(&matrix, tensor_data(&c->weight), c->transposed, c->bias,
-                            c->x, c->K, y, ROW, count, room);
+    c->loops->weights_times(&matrix, first, last, tensor_data(&c->weight), c->transposed,
+                            c->bias, c->x, c->K, y, ROW, count, room);
     for (int64_t t = 0; t < COUNT; t++)
         for (int64_t r = 0; r < ROW; r++) {
-            const bool written = t < count && r < c->M;
+            const bool written = t < count && r >= first && r < last;
             const float want = written ? whole[t * ROW + r] : 77;
             if (memcmp(&y[t * ROW + r], &want, sizeof want) != 0)
                 fail_msg("row %lld of vector %lld differs", (long long)r, (long long)t);
@@ -168,13 +169,15 @@ static void check_case(Case *c) {
             for (int64_t last = first + 1; last <= c->M; last += 23)
                 check_range(c, first, last, count, whole);
     check_range(c, 0, c->M, COUNT, whole);
-    for (int64_t count = 1; c->kind == STEP_F32 && count <= COUNT; count++)
-        check_later(c, count, whole);
+    for (int64_t count = 1; c->kind == STEP_F32 && count <= COUNT; count++) {
+        check_later(c, 0, c->M, count, whole);
+        check_later(c, c->M / 3, c->M - c->M / 4, count, whole);
+    }
 }
 
 static void check_products(const Loops *loops) {
-    static const int64_t SIZES[][2] = {{1, 1},  {2, 3},   {16, 16}, {17, 5},
-                                       {64, 8}, {40, 33}, {150, 79}};
+    static const int64_t SIZES[][2] = {{1, 1},  {2, 3},   {16, 16},  {17, 5},
+                                       {64, 8}, {40, 33}, {150, 79}, {40, 801}};
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
         for (int way = 0; way < WAY_COUNT; way++) {
             Case c;

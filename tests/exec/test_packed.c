@@ -1,9 +1,11 @@
 /* Packed weights of inference against float ones: which storages are kept how, equal
- * bytes where sums are whole numbers and rows are looked up, rounding elsewhere. */
+ * bytes where sums are whole numbers and rows are looked up, rounding elsewhere; and
+ * equal bytes where threads share the products. */
 #include "exec/linalg/packed.h"
 #include "exec/linalg/products.h"
 #include "exec/plan/plan_build.h"
 #include "exec/run/run.h"
+#include "ir/half.h"
 #include "ir/mapped.h"
 #include "ir/quantised.h"
 #include "ir/random.h"
@@ -19,11 +21,15 @@
 
 enum { N = 2, T = 9, WIDTH = 72, WIDE = 40, WORDS = 30 };
 
+/* Large enough that every product is cut. */
+enum { MANY_TOKENS = 900, MANY_WIDE = 264, MANY_WORDS = 270 };
+
 typedef struct Fixture {
     Arena *arena;
     Diag *diag;
     Graph *graph;
-    Params *plain, *packed, *later; /* later: by every product */
+    Params *plain, *packed, *later, *stored; /* later: by every product */
+    int64_t tokens, wide, words;
 } Fixture;
 
 /* A leaf of normal numbers [m, k], in the form of `like`: q8, q4 or float. */
@@ -31,7 +37,7 @@ static Node *weight(Fixture *f, const char *name, Tensor like, int64_t m, int64_
     const int64_t dim[] = {m, k};
     Tensor tensor = tensor_shape_like(&like, 2, dim);
     Storage *storage = NULL;
-    float row[WIDTH + WIDE];
+    float row[WIDTH + MANY_WIDE];
     const uint64_t key = random_key_name(3, name);
     assert_ok(graph_add_storage(&storage, f->graph, name, &tensor, f->diag), f->diag);
     assert_ok(tensor_allocate(&tensor, f->diag), f->diag);
@@ -40,9 +46,13 @@ static Node *weight(Fixture *f, const char *name, Tensor like, int64_t m, int64_
             row[i] = (float)(0.2 * random_normal(key, (uint64_t)(r * k + i)));
         if (dtype_is_quantised(tensor.dtype))
             quantised_round_row(&tensor, r, row);
-        else
+        else if (tensor.dtype == DTYPE_F32)
             memcpy((float *)(uintptr_t)tensor_data(&tensor) + r * k, row,
                    (size_t)k * sizeof(float));
+        else
+            for (int64_t i = 0; i < k; i++)
+                ((uint16_t *)(uintptr_t)tensor_data(&tensor))[r * k + i] =
+                    bf16_from_float(row[i]);
     }
     storage->tensor = tensor;
     return graph_param(f->graph, storage);
@@ -57,44 +67,59 @@ static Node *make(Fixture *f, const char *op, Node *a, Node *b, const char *attr
 }
 
 static const Tensor Q8 = {.dtype = DTYPE_Q8}, REALS = {.dtype = DTYPE_F32},
+                    HALVES = {.dtype = DTYPE_BF16},
                     Q4 = {.dtype = DTYPE_Q4, .group = 32, .zeros = true};
 
-static void fixture_open(Fixture *f) {
-    *f = (Fixture){.arena = arena_create(), .diag = diag_create()};
+static void fixture_of(Fixture *f, int64_t tokens, int64_t wide, int64_t words) {
+    *f = (Fixture){.arena = arena_create(),
+                   .diag = diag_create(),
+                   .tokens = tokens,
+                   .wide = wide,
+                   .words = words};
     f->graph = graph_create(f->arena, ops_table());
     const Type type = {.dtype = DTYPE_I32, .rank = 2, .dim = {DIM_N, DIM_T}};
     Node *ids = graph_input(f->graph, "ids", &type);
-    Node *table = weight(f, "table", Q8, WORDS, WIDTH),
-         *both = weight(f, "both", Q8, WIDE, WIDTH);
+    Node *table = weight(f, "table", Q8, words, WIDTH),
+         *both = weight(f, "both", Q8, wide, WIDTH);
     Node *rows = make(f, "embedding", ids, table, NULL);
     graph_set_output(f->graph, "rows", rows);
     graph_set_output(f->graph, "tied", make(f, "linear", rows, table, NULL));
     graph_set_output(f->graph, "whole", make(f, "linear", rows, both, "act=i8"));
     graph_set_output(f->graph, "real", make(f, "linear", rows, both, NULL));
     graph_set_output(f->graph, "four",
-                     make(f, "linear", rows, weight(f, "four", Q4, WIDE, WIDTH), NULL));
+                     make(f, "linear", rows, weight(f, "four", Q4, wide, WIDTH), NULL));
     graph_set_output(
         f->graph, "rounded",
-        make(f, "linear", rows, weight(f, "rounded", Q4, WIDE, WIDTH), "act=i8"));
+        make(f, "linear", rows, weight(f, "rounded", Q4, wide, WIDTH), "act=i8"));
     graph_set_output(
         f->graph, "turned",
-        make(f, "linear", rows, weight(f, "turned", Q8, WIDTH, WIDE), "transposed=true"));
+        make(f, "linear", rows, weight(f, "turned", Q8, WIDTH, wide), "transposed=true"));
     graph_set_output(f->graph, "float_turned",
                      make(f, "linear", rows,
-                          weight(f, "float_turned", REALS, WIDTH, WIDE),
+                          weight(f, "float_turned", REALS, WIDTH, wide),
                           "transposed=true"));
     graph_set_output(
         f->graph, "float",
-        make(f, "linear", rows, weight(f, "float", REALS, WIDE, WIDTH), NULL));
+        make(f, "linear", rows, weight(f, "float", REALS, wide, WIDTH), NULL));
+    if (tokens == MANY_TOKENS)
+        graph_set_output(
+            f->graph, "half",
+            make(f, "linear", rows, weight(f, "half", HALVES, wide, WIDTH), NULL));
     assert_ok(params_create(&f->plain, f->graph, PRECISION_F32, false, f->diag), f->diag);
     assert_ok(params_create_packed(&f->packed, f->graph, PARAMS_OFTEN, f->diag), f->diag);
     assert_ok(params_create_packed(&f->later, f->graph, 1, f->diag), f->diag);
+    assert_ok(params_create_stored(&f->stored, f->graph, f->diag), f->diag);
+}
+
+static void fixture_open(Fixture *f) {
+    fixture_of(f, T, WIDE, WORDS);
 }
 
 static void fixture_close(Fixture *f) {
     params_destroy(f->plain);
     params_destroy(f->packed);
     params_destroy(f->later);
+    params_destroy(f->stored);
     graph_release(f->graph);
     arena_destroy(f->arena);
     diag_destroy(f->diag);
@@ -159,15 +184,27 @@ static size_t scratch_of(const Plan *plan, const Node *node) {
     return plan->buffers[plan->nodes[plan_find(plan, node)].forward_scratch].bytes;
 }
 
-/* The outputs, one after the other. */
-static float *run(const Fixture *f, const Params *params, int64_t *count) {
+/* Parts that a node's product is cut into with these weights. */
+static int64_t parts_of(const Plan *plan, const Params *params, const Node *node) {
+    const PlanNode *planned = &plan->nodes[plan_find(plan, node)];
+    View in[3] = {{0}};
+    Call call;
+    plan_call(&call, in, plan, planned);
+    in[1].data = (void *)(uintptr_t)params_data(params, node->in[1]->storage);
+    in[1].packed = params_packed(params, node, 1);
+    return planned->kernel->forward_tiles(&call);
+}
+
+/* The outputs, one after the other, by the threads of a team (NULL = the calling one). */
+static float *run_shared(const Fixture *f, const Params *params, Team *team,
+                         int64_t *count) {
     Plan *plan = NULL;
     Workspace *workspace = NULL;
     Node *results[16];
     for (int i = 0; i < f->graph->output_count; i++)
         results[i] = f->graph->outputs[i].node;
     const PlanOptions options = {
-        .sizes = {[DIM_INDEX(DIM_N)] = N, [DIM_INDEX(DIM_T)] = T},
+        .sizes = {[DIM_INDEX(DIM_N)] = N, [DIM_INDEX(DIM_T)] = f->tokens},
         .results = results,
         .result_count = f->graph->output_count};
     assert_ok(plan_create(&plan, f->graph, &options, f->diag), f->diag);
@@ -175,23 +212,32 @@ static float *run(const Fixture *f, const Params *params, int64_t *count) {
     const size_t whole = scratch_of(plan, graph_output(f->graph, "whole")),
                  rounded = scratch_of(plan, graph_output(f->graph, "rounded"));
     assert_true(whole >= WIDTH && whole < WIDTH + PLAN_ALIGNMENT);
-    assert_true(rounded >= N * T * WIDTH * sizeof(float));
+    assert_true(rounded >= (size_t)(N * f->tokens * WIDTH) * sizeof(float));
     assert_ok(workspace_create(&workspace, f->diag), f->diag);
+    workspace_share(workspace, team);
     assert_ok(workspace_bind(workspace, plan, params, f->diag), f->diag);
     int32_t *ids = workspace_input(workspace, "ids");
-    for (int i = 0; i < N * T; i++) ids[i] = i * 7 % WORDS;
+    for (int i = 0; i < N * f->tokens; i++) ids[i] = (int32_t)(i * 7 % f->words);
     run_forward(workspace, (RunMode){0});
-    float *out = calloc((size_t)(N * T * 16 * WIDTH), sizeof *out);
+    float *out = calloc((size_t)(N * f->tokens * 16 * (WIDTH + f->wide)), sizeof *out);
     *count = 0;
     for (int i = 0; i < f->graph->output_count; i++) {
         const int64_t n = plan->nodes[plan_find(plan, results[i])].count;
         memcpy(out + *count, workspace_value(workspace, results[i]),
                (size_t)n * sizeof *out);
         *count += n;
+        if (team && results[i]->op == op_find(f->graph->ops, "linear") &&
+            params_packed(params, results[i], 1) &&
+            parts_of(plan, params, results[i]) < 2)
+            fail_msg("%s: whole", f->graph->outputs[i].name);
     }
     workspace_destroy(workspace);
     plan_destroy(plan);
     return out;
+}
+
+static float *run(const Fixture *f, const Params *params, int64_t *count) {
+    return run_shared(f, params, NULL, count);
 }
 
 static void test_outputs(void **state) {
@@ -218,6 +264,29 @@ static void test_outputs(void **state) {
     }
     assert_int_equal(at, count);
     free(want), free(got), free(later);
+    fixture_close(&f);
+}
+
+/* Threads that share the products: the same bytes. */
+static void test_teams(void **state) {
+    (void)state;
+    Fixture f;
+    int64_t count;
+    fixture_of(&f, MANY_TOKENS, MANY_WIDE, MANY_WORDS);
+    const Params *const kept[] = {f.packed, f.later, f.stored};
+    assert_null(params_data(f.stored, graph_storage(f.graph, "half")));
+    for (int i = 0; i < 3; i++) {
+        float *want = run(&f, kept[i], &count);
+        for (int threads = 2; threads <= 5; threads++) {
+            Team *team = NULL;
+            assert_ok(team_create(&team, threads, f.diag), f.diag);
+            float *got = run_shared(&f, kept[i], team, &count);
+            assert_memory_equal(got, want, (size_t)count * sizeof *got);
+            free(got);
+            team_destroy(team);
+        }
+        free(want);
+    }
     fixture_close(&f);
 }
 
@@ -306,9 +375,8 @@ static void test_pages(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_outputs),
-        cmocka_unit_test(test_openblas),
+        cmocka_unit_test(test_forms), cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_teams), cmocka_unit_test(test_openblas),
         cmocka_unit_test(test_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

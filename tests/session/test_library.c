@@ -90,6 +90,55 @@ static void test_outputs(void **state) {
     use_close(&use);
 }
 
+/* A runner gives what compress_run does, for samples of any number and length, and of the
+ * model as it was when it was made ready. */
+static void test_runner(void **state) {
+    enum { SAMPLES = 40, TOKENS = 12 };
+    static const int64_t SHAPES[][2] = {
+        {2, 8}, {2, 8}, {SAMPLES, TOKENS}, {1, 3}, {2, 8}};
+    Use use;
+    CompressRunner *runner;
+    int32_t ids[SAMPLES * TOKENS];
+    (void)state;
+    use_open(&use);
+    for (int i = 0; i < SAMPLES * TOKENS; i++) ids[i] = 1 + i * 7 % 20;
+    CompressModel *kept = compress_copy(use.model);
+    assert_int_equal(compress_prepare(use.context, use.model, &runner), COMPRESS_OK);
+    assert_int_equal(
+        compress_apply(use.context, use.model, "[remove_layer: {count: 1}]", NULL),
+        COMPRESS_OK);
+    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
+        CompressTensor *got, *want, input = {"input_ids", COMPRESS_I32, 2, {0}, ids};
+        size_t got_count, want_count;
+        memcpy(input.dim, SHAPES[i], sizeof SHAPES[i]);
+        CompressTensor types = input;
+        static const int32_t ZEROS[SAMPLES * TOKENS];
+        types.name = "token_type_ids", types.data = ZEROS;
+        const CompressTensor inputs[] = {input, types};
+        assert_int_equal(
+            compress_run_prepared(use.context, runner, inputs, 2, &got, &got_count),
+            COMPRESS_OK);
+        assert_int_equal(compress_run(use.context, kept, inputs, 2, &want, &want_count),
+                         COMPRESS_OK);
+        assert_int_equal(got_count, want_count);
+        for (size_t k = 0; k < got_count; k++) {
+            int64_t values = 1;
+            assert_string_equal(got[k].name, want[k].name);
+            assert_int_equal(got[k].dim[0], SHAPES[i][0]);
+            for (int d = 0; d < got[k].rank; d++) values *= got[k].dim[d];
+            assert_memory_equal(got[k].dim, want[k].dim, sizeof want[k].dim);
+            assert_memory_equal(got[k].data, want[k].data,
+                                (size_t)values * sizeof(float));
+        }
+        compress_free_tensors(got);
+        compress_free_tensors(want);
+    }
+    compress_free_model(kept);
+    compress_free_runner(runner);
+    compress_free_runner(NULL);
+    use_close(&use);
+}
+
 static void test_wrong_inputs(void **state) {
     Use use;
     CompressTensor *outputs;
@@ -416,6 +465,13 @@ static void test_nothing_given(void **state) {
     assert_int_equal(compress_run(context, NULL, NULL, 0, &outputs, &count),
                      COMPRESS_USAGE);
     assert_null(outputs);
+    CompressRunner *runner;
+    assert_int_equal(compress_prepare(context, NULL, &runner), COMPRESS_USAGE);
+    assert_null(runner);
+    assert_int_equal(compress_prepare(context, use.model, NULL), COMPRESS_USAGE);
+    assert_int_equal(compress_run_prepared(context, NULL, NULL, 0, &outputs, &count),
+                     COMPRESS_USAGE);
+    assert_said(&use, "error: runner: expected one, found NULL");
     assert_int_equal(compress_generate(context, NULL, "a", NULL, &text), COMPRESS_USAGE);
     assert_int_equal(compress_generate(context, use.model, NULL, NULL, &text),
                      COMPRESS_USAGE); /* it has no tokenizer */
@@ -594,17 +650,27 @@ static void test_broken_options(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outputs),        cmocka_unit_test(test_wrong_inputs),
-        cmocka_unit_test(test_apply),          cmocka_unit_test(test_companions),
-        cmocka_unit_test(test_failures),       cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_files),          cmocka_unit_test(test_recipe),
-        cmocka_unit_test(test_no_recipe),      cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_generate_keys),  cmocka_unit_test(test_generate_refuses),
-        cmocka_unit_test(test_locale),         cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_callback_calls), cmocka_unit_test(test_broken_options),
-        cmocka_unit_test(test_nothing_given),  cmocka_unit_test(test_no_array),
-        cmocka_unit_test(test_no_context),     cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_outputs),
+                                       cmocka_unit_test(test_runner),
+                                       cmocka_unit_test(test_wrong_inputs),
+                                       cmocka_unit_test(test_apply),
+                                       cmocka_unit_test(test_companions),
+                                       cmocka_unit_test(test_failures),
+                                       cmocka_unit_test(test_cancelled),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_recipe),
+                                       cmocka_unit_test(test_no_recipe),
+                                       cmocka_unit_test(test_generate),
+                                       cmocka_unit_test(test_generate_keys),
+                                       cmocka_unit_test(test_generate_refuses),
+                                       cmocka_unit_test(test_locale),
+                                       cmocka_unit_test(test_fork),
+                                       cmocka_unit_test(test_callback_calls),
+                                       cmocka_unit_test(test_broken_options),
+                                       cmocka_unit_test(test_nothing_given),
+                                       cmocka_unit_test(test_no_array),
+                                       cmocka_unit_test(test_no_context),
+                                       cmocka_unit_test(test_processor),
+                                       cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

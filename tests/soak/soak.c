@@ -180,7 +180,8 @@ static bool soak_program(int runs, const char *program, const char *temporary) {
 int main(int argc, char **argv) {
     char folder[] = "/tmp/compress-soak-XXXXXX", temporary[] = "tmp", command[64];
     if (argc != 4) stop("expected", "RECIPES RUNS PROGRAM");
-    /* A huge page is resident or not by chance, and holds what hundreds of recipes take. */
+    /* A huge page is resident or not by chance, and holds what hundreds of recipes take.
+     */
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (!mkdtemp(folder) || chdir(folder) != 0 || mkdir("tmp", 0700) != 0)
         stop(folder, strerror(errno));
