@@ -39,8 +39,7 @@ enum { FEW_PANELS = 1, FEW_VECTORS = 2 };
 _Static_assert((int)PANELS <= (int)ROOM_PANELS, "more panels than there is room");
 enum { PARTS = PANEL_ROWS / LANES, /* registers of a panel */ SUMS = 24 };
 enum { MANY_VECTORS = 32 }; /* for which weights are widened once */
-enum { BLOCK_COLUMNS = 384 };
-enum { LINE_BYTES = 64 }; /* of the cache */
+enum { LINE_BYTES = 64 };   /* of the cache */
 enum { TRIO_PANELS = SOLO_PANELS < 3 ? SOLO_PANELS : 3 };
 enum { MIDDLE_PANELS = PANELS < 2 ? PANELS : 2 };
 
@@ -417,38 +416,11 @@ static void put_panel(const Target *to, int64_t column, int64_t t, const Vec *su
     }
 }
 
-/* Floats of many columns: a block of columns after the other, whose panels stay in the
- * second-level cache and whose part of a tile's vectors in the first. Sums go on from
- * those in y: they are the same. */
-static void times_blocks(const Source *in, int64_t panels, int64_t column, const float *x,
-                         int64_t ldx, int64_t count, const Target *to) {
-    const int64_t size_of = sizeof(float);
-    float *y = to->y + column;
-    for (int64_t k = 0; k < in->K; k += BLOCK_COLUMNS) {
-        const int64_t rest = in->K - k;
-        const Panels part = {.w = (const float *)(const void *)(in->w + k * in->step),
-                             .step = in->step / size_of,
-                             .gap = in->gap / size_of,
-                             .panels = panels,
-                             .K = rest < BLOCK_COLUMNS ? rest : BLOCK_COLUMNS,
-                             .add = k > 0};
-        REAL_FN(panels_times)(&part, x + k, ldx, y, to->ldy, count);
-    }
-    for (int64_t t = 0; to->bias && t < count; t++, y += to->ldy)
-        for (int64_t i = 0; i < panels * PANEL_ROWS; i += LANES)
-            *(Vec *)(y + i) += *(const Vec *)(to->bias + column + i);
-}
-
 /* `panels` panels from the one at `column` on, times all vectors. */
 static void times_panels(const Source *in, const Tiles *tiles, int64_t panels,
                          int64_t column, const float *x, int64_t ldx, int64_t count,
                          const Target *to) {
     Vec sums[SUMS * PARTS];
-    if (tiles == &TILES[STEP_F32] && in->K > BLOCK_COLUMNS && count >= MANY_VECTORS &&
-        column >= to->first && column + panels * PANEL_ROWS <= to->last) {
-        times_blocks(in, panels, column, x, ldx, count, to);
-        return;
-    }
     for (int64_t t = 0, n; t < count; t += n) {
         const int size = tile_size(tiles->sizes, count - t);
         n = tiles->sizes->vectors[size];
