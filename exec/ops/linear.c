@@ -177,15 +177,16 @@ static ProductGrid packed_grid(const Call *call) {
     const int64_t rows = view_rows(&call->in[0]);
     int64_t work = rows * w->rows * w->columns / (matrix_rounds(w) ? WHOLE_SPEED : 1);
     ProductGrid grid = {1, 1, TILE_UNIT};
-    grid.across = product_side(w->rows, TILE_PACKED, &work);
-    if (w->data) grid.down = product_side(rows, TILE_PACKED, &work);
+    grid.across = product_side(w->rows, PACKED_SIDE, &work, PACKED_PRODUCTS);
+    if (w->data) grid.down = product_side(rows, PACKED_SIDE, &work, PACKED_PRODUCTS);
     return grid;
 }
 
 /* A library's own form of the weights goes with all of their columns. */
 static ProductGrid onednn_grid(const Call *call) {
-    int64_t work = view_rows(&call->in[0]) * call->in[1].count;
-    return (ProductGrid){product_side(view_rows(&call->in[0]), TILE_PACKED, &work), 1,
+    const int64_t rows = view_rows(&call->in[0]);
+    int64_t work = rows * call->in[1].count;
+    return (ProductGrid){product_side(rows, PACKED_SIDE, &work, PACKED_PRODUCTS), 1,
                          TILE_UNIT};
 }
 
@@ -204,7 +205,8 @@ static bool is_cut(const Call *call) {
     const bool here = is_bf16(call)
                           ? !w->rounded
                           : (is_rounded(call->attrs) && !whole) || weight_round(call);
-    return view_rows(&call->in[0]) * w->count >= TILE_PRODUCTS && !here;
+    const int64_t least = w->packed || w->onednn ? PACKED_PRODUCTS : TILE_PRODUCTS;
+    return view_rows(&call->in[0]) * w->count >= least && !here;
 }
 
 static int64_t forward_tiles(const Call *call) {

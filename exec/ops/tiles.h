@@ -3,21 +3,23 @@
  * A grid depends on shapes alone, and every element of a result is computed in one part,
  * in one order: results do not depend on threads. Things are cut into 1, 2, 4, ... parts,
  * which most numbers of threads share evenly, as long as a part stays worth some 50
- * microseconds; waiting for each other takes a tenth of that. */
+ * microseconds; waiting for each other takes a tenth of that. Products with packed
+ * weights are cut finer, since a forward run of a short text has little else. */
 #ifndef COMPRESS_EXEC_OPS_TILES_H
 #define COMPRESS_EXEC_OPS_TILES_H
 
 #include "exec/ops/kernel.h"
 
 enum {
-    TILES_MOST = 64,         /* parts of a call */
-    TILE_ELEMENTS = 1 << 15, /* least of a part: elements that are read or written */
-    TILE_PRODUCTS = 1 << 22, /* of a matrix product: multiplications */
-    TILE_UNIT = 16,          /* rows and columns that stay together */
-    TILE_ROWS = 256,         /* least of a product's cell: below, the library packs */
-    TILE_COLUMNS = 192,      /* its operands too often */
-    TILE_PACKED = 64,        /* the same where they are packed before */
-    TILE_SIDE_MOST = 16      /* cells along one side */
+    TILES_MOST = 64,           /* parts of a call */
+    TILE_ELEMENTS = 1 << 15,   /* least of a part: elements that are read or written */
+    TILE_PRODUCTS = 1 << 22,   /* of a matrix product: multiplications */
+    TILE_UNIT = 16,            /* rows and columns that stay together */
+    TILE_ROWS = 256,           /* least of a product's cell: below, the library packs */
+    TILE_COLUMNS = 192,        /* its operands too often */
+    PACKED_PRODUCTS = 1 << 18, /* the same where weights are packed before */
+    PACKED_SIDE = 64,
+    TILE_SIDE_MOST = 16 /* cells along one side */
 };
 
 /* Things first .. end - 1. */
@@ -61,11 +63,13 @@ typedef struct Cell {
     Range rows, columns;
 } Cell;
 
-/* Parts of one side, of at least `least` rows or columns; `work` is that of a cell. */
-static inline int64_t product_side(int64_t count, int64_t least, int64_t *work) {
+/* Parts of one side, of at least `least` rows or columns; `work` is that of a cell, at
+ * least `products`. */
+static inline int64_t product_side(int64_t count, int64_t least, int64_t *work,
+                                   int64_t products) {
     int64_t parts = 1;
     while (parts < TILE_SIDE_MOST && count / (2 * parts) >= least &&
-           *work >= 2 * TILE_PRODUCTS)
+           *work >= 2 * products)
         parts *= 2, *work /= 2;
     return parts;
 }
@@ -74,8 +78,8 @@ static inline int64_t product_side(int64_t count, int64_t least, int64_t *work) 
 static inline ProductGrid product_grid(int64_t m, int64_t n, int64_t k) {
     int64_t work = m * n * k;
     ProductGrid grid = {1, 1, TILE_UNIT};
-    grid.across = product_side(n, TILE_COLUMNS, &work);
-    grid.down = product_side(m, TILE_ROWS, &work);
+    grid.across = product_side(n, TILE_COLUMNS, &work, TILE_PRODUCTS);
+    grid.down = product_side(m, TILE_ROWS, &work, TILE_PRODUCTS);
     return grid;
 }
 
