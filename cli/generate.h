@@ -16,10 +16,6 @@ bool generate_asks_samples(const Flags *flags);
  * and STATUS_FORMAT of --prompts, and STATUS_INTERRUPTED, which leaves no file. */
 Status generate_samples(const Cli *cli, const Model *model, Diag *diag);
 
-/* Tokens that end a text: the vocabulary's end, and its beginning where --stop names it
- * ("<s>"); -1 where there is none. */
-void generate_ends(int32_t ends[2], const Flags *flags, const Tokenizer *tokenizer);
-
 /* How the flags say to sample. */
 Sampling generate_sampling(const Flags *flags);
 

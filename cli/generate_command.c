@@ -41,15 +41,6 @@ typedef struct Generation {
 
 /* ---- what both forms share ---- */
 
-void generate_ends(int32_t ends[2], const Flags *flags, const Tokenizer *tokenizer) {
-    const int32_t bos = tokenizer_specials(tokenizer)->bos;
-    ends[0] = tokenizer_specials(tokenizer)->eos;
-    ends[1] = -1;
-    for (int i = 0; i < flags->stop.count && bos >= 0; i++)
-        if (strcmp(flags->stop.items[i], tokenizer_token(tokenizer, bos)) == 0)
-            ends[1] = bos;
-}
-
 Sampling generate_sampling(const Flags *flags) {
     return (Sampling){.temperature = flags->temperature,
                       .top_k = flags->top_k,
@@ -109,7 +100,7 @@ static Status make_token(Generation *g, const int32_t ends[2], bool *over, Diag 
 static Status make_tokens(Generation *g, Diag *diag) {
     const Sampling sampling = generate_sampling(&g->cli->flags);
     int32_t ends[2];
-    generate_ends(ends, &g->cli->flags, g->tokenizer);
+    made_text_ends(ends, &g->cli->flags.stop, g->tokenizer);
     g->sampler = sampler_create(decoder_vocabulary(g->decoder));
     sampler_start(g->sampler, &sampling);
     sampler_see(g->sampler, g->tokens, g->token_count);

@@ -317,7 +317,7 @@ static Status open_batch(Batch *b, Diag *diag) {
                          .together = flags->batch ? flags->batch : BATCH,
                          .most = flags->max_tokens ? flags->max_tokens : GENERATE_TOKENS,
                          .log_probabilities = flags->logprobs};
-    generate_ends(options->ends, &b->cli->flags, b->tokenizer);
+    made_text_ends(options->ends, &b->cli->flags.stop, b->tokenizer);
     b->total = b->count * options->repeats;
     if (options->together > b->total) options->together = b->total;
     b->samples = memory_alloc((size_t)b->total, sizeof *b->samples);

@@ -226,15 +226,46 @@ COMPRESS_API void compress_free_runner(CompressRunner *runner);
 /* Goes on with a text by a language model that has only a decoder; NULL = "", from the
  * vocabulary's token for the beginning, if it has one. `options` is a map in YAML, NULL =
  * none: max_tokens (128), temperature (0 = the likeliest token), top_k, top_p, min_p,
- * repetition_penalty, seed, and tokenizer, a path, for a model that has none in it.
- * `text` gets what was made, without the prompt, and ends where the vocabulary's end was
- * drawn; to be freed with compress_free_text. The same text as of `compress generate`.
- * Fails with COMPRESS_USAGE, with COMPRESS_MODEL for a model that generates nothing token
- * by token, COMPRESS_FORMAT for a prompt that is not UTF-8. */
+ * repetition_penalty, seed, stop (texts in front of which it ends), and tokenizer, a
+ * path, for a model that has none in it. `text` gets what was made, without the prompt,
+ * and ends where the vocabulary's end was drawn; to be freed with compress_free_text. The
+ * same text as of `compress generate`. Weights are packed anew in each call: a writer
+ * does that once. Fails with COMPRESS_USAGE, with COMPRESS_MODEL for a model that
+ * generates nothing token by token, COMPRESS_FORMAT for a prompt that is not UTF-8. */
 COMPRESS_API CompressStatus compress_generate(CompressContext *context,
                                               const CompressModel *model,
                                               const char *prompt, const char *options,
                                               char **text);
+
+/* A language model made ready to write texts, one after the other. */
+typedef struct CompressWriter CompressWriter;
+
+/* Makes a model ready to write, as it is now: it may be changed or freed afterwards.
+ * `options` is a map in YAML, NULL = none: context, the most tokens of a prompt and what
+ * is made (2048, or fewer where the model has a table of positions), for which memory is
+ * taken, and tokenizer as in compress_generate. To be freed with compress_free_writer.
+ * Fails as compress_generate does. */
+COMPRESS_API CompressStatus compress_prepare_writer(CompressContext *context,
+                                                    const CompressModel *model,
+                                                    const char *options,
+                                                    CompressWriter **out);
+
+/* Writes a text as compress_generate does, to the byte, and with its options but the
+ * tokenizer; max_tokens is what there is room for where that is less than 128. A prompt
+ * that goes on with what the writer has read and written, as in a conversation, takes the
+ * time of what is new in it. `piece`, unless NULL, is given the text piece by piece, as
+ * soon as it is certain, in whole characters, on the thread that made the call; it ends
+ * the text by returning not 0, and calls nothing of the library. `text`, unless NULL,
+ * gets all of it; to be freed with compress_free_text. A writer is used by one thread at
+ * a time. Fails with COMPRESS_USAGE for more tokens than its context, too. */
+COMPRESS_API CompressStatus compress_write(CompressContext *context,
+                                           CompressWriter *writer, const char *prompt,
+                                           const char *options,
+                                           int (*piece)(void *self, const char *text),
+                                           void *self, char **text);
+
+/* Frees a writer. NULL is allowed. */
+COMPRESS_API void compress_free_writer(CompressWriter *writer);
 
 #ifdef __cplusplus
 }

@@ -1,20 +1,14 @@
-/* The library: a model's outputs for tensors, and texts that a language model makes. */
-#include "exec/generate/decode.h"
-#include "exec/generate/sample.h"
+/* The library: a model's outputs for tensors. */
 #include "exec/run/params.h"
 #include "exec/run/reserve.h"
 #include "session/file_batches.h"
 #include "session/graph_results.h"
 #include "session/library.h"
-#include "session/made_text.h"
-#include "session/prompt.h"
-#include "session/user_inputs.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- outputs for tensors ---- */
+/* ---- tensors of the caller ---- */
 
 static const DType dtypes[] = {DTYPE_F32, DTYPE_I32, DTYPE_I64};
 _Static_assert(COMPRESS_RANK_MAX == RANK_MAX, "the largest rank");
@@ -219,118 +213,4 @@ void compress_free_runner(CompressRunner *runner) {
 
 void compress_free_tensors(CompressTensor *tensors) {
     free(tensors);
-}
-
-/* ---- texts ---- */
-
-typedef struct GenerateKeys {
-    int64_t max_tokens, top_k, seed;
-    double temperature, top_p, min_p, repetition_penalty;
-    const char *tokenizer;
-} GenerateKeys;
-
-static const Field generate_fields[] = {
-    F_INT(GenerateKeys, max_tokens, 1, 10000000, "most tokens to make"),
-    F_REAL(GenerateKeys, temperature, 0, 1000, "divides the logits; 0: the likeliest"),
-    F_INT(GenerateKeys, top_k, 0, 10000000, "of the most likely ones only; 0 = all"),
-    F_REAL(GenerateKeys, top_p, 1e-9, 1, "of the least set that reaches this"),
-    F_REAL(GenerateKeys, min_p, 0, 1, "of those at least this times the likeliest"),
-    F_REAL(GenerateKeys, repetition_penalty, 1e-9, 1000, "of tokens that were there"),
-    F_INT(GenerateKeys, seed, 0, 1000000000000, "of what is drawn"),
-    F_STRING(GenerateKeys, tokenizer, "path of the tokenizer", .nullable = true),
-    F_END,
-};
-
-typedef struct Writing {
-    LibraryCall *call;
-    GenerateKeys keys;
-    Tokenizer *tokenizer;
-    Decoder *decoder;
-    Sampler *sampler;
-    MadeText text;
-    int32_t *prompt;
-    int64_t prompt_count;
-} Writing;
-
-static Status open_writing(Writing *w, Model *model, const char *prompt) {
-    LibraryCall *call = w->call;
-    Diag *diag = call->diag;
-    TRY(user_tokenizer_read(&w->tokenizer, w->keys.tokenizer, model, "the model", diag));
-    TRY(prompt_tokens(&w->prompt, &w->prompt_count, call->arena, w->tokenizer,
-                      (TextSpan){prompt, strlen(prompt)}, LOC_FILE("prompt"), diag));
-    TRY(prompt_check_positions(model, w->prompt_count, w->keys.max_tokens, diag));
-    const DecodeOptions options = {.capacity = w->prompt_count + w->keys.max_tokens,
-                                   .threads = call->context->threads,
-                                   .watch = &call->watch};
-    TRY(decoder_create(&w->decoder, model->graph, &options, diag));
-    return prompt_check_vocabulary(model, decoder_vocabulary(w->decoder), w->tokenizer,
-                                   diag);
-}
-
-/* Makes tokens until the text ends. */
-static Status write_tokens(Writing *w) {
-    LibraryCall *call = w->call;
-    const GenerateKeys *keys = &w->keys;
-    const Sampling sampling = {.temperature = keys->temperature,
-                               .top_k = keys->top_k,
-                               .top_p = keys->top_p,
-                               .min_p = keys->min_p,
-                               .repetition_penalty = keys->repetition_penalty,
-                               .seed = (uint64_t)keys->seed};
-    const int32_t end = tokenizer_specials(w->tokenizer)->eos;
-    w->sampler = sampler_create(decoder_vocabulary(w->decoder));
-    sampler_start(w->sampler, &sampling);
-    sampler_see(w->sampler, w->prompt, w->prompt_count);
-    Ticker ticker = {.watch = &call->watch};
-    for (int64_t made = 0; made < keys->max_tokens; made++) {
-        ticker_progress(&ticker, made, keys->max_tokens, NAN, false);
-        TRY(ticker_go_on(&ticker, call->diag));
-        const int32_t token = sampler_draw(w->sampler, decoder_logits(w->decoder),
-                                           decoder_position(w->decoder));
-        if (token == end) break;
-        sampler_see(w->sampler, &token, 1);
-        TRY(made_text_add(&w->text, token, call->diag));
-        if (made + 1 < keys->max_tokens) TRY(decoder_step(w->decoder, token, call->diag));
-    }
-    made_text_finish(&w->text);
-    return STATUS_OK;
-}
-
-static Status write_text(Writing *w, Model *model, const char *prompt,
-                         const char *options) {
-    static const StringList no_stops;
-    LibraryCall *call = w->call;
-    Tree *map;
-    w->keys = (GenerateKeys){.max_tokens = 128, .top_p = 1, .repetition_penalty = 1};
-    TRY(library_options(&map, call, "options", options));
-    TRY(fields_bind(generate_fields, map, &w->keys, call->arena, STATUS_USAGE,
-                    call->diag));
-    TRY(open_writing(w, model, prompt));
-    TRY(decoder_append(w->decoder, w->prompt, w->prompt_count, call->diag));
-    TRY(made_text_start(&w->text, w->tokenizer, &no_stops, w->prompt, w->prompt_count,
-                        call->diag));
-    return write_tokens(w);
-}
-
-CompressStatus compress_generate(CompressContext *context, const CompressModel *model,
-                                 const char *prompt, const char *options, char **text) {
-    LibraryCall call;
-    Writing w = {.call = &call};
-    if (text) *text = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
-    Status status = library_need(&call, model, "model");
-    if (status == STATUS_OK) status = library_need(&call, text, "text");
-    if (status != STATUS_OK) return library_end(&call, status);
-    Model *copy = model_copy(model->model);
-    status = write_text(&w, copy, prompt ? prompt : "", options);
-    if (status == STATUS_OK) *text = strdup(w.text.made.data ? w.text.made.data : "");
-    if (status == STATUS_OK && !*text)
-        status = diag_fail(call.diag, STATUS_MEMORY, LOC_NONE, NULL,
-                           "expected memory for the text");
-    made_text_free(&w.text);
-    sampler_destroy(w.sampler);
-    decoder_destroy(w.decoder);
-    tokenizer_destroy(w.tokenizer);
-    model_destroy(copy);
-    return library_end(&call, status);
 }

@@ -55,6 +55,15 @@ void made_text_finish(MadeText *self) {
     self->certain = self->made.length;
 }
 
+void made_text_ends(int32_t ends[2], const StringList *stops,
+                    const Tokenizer *tokenizer) {
+    const int32_t bos = tokenizer_specials(tokenizer)->bos;
+    ends[0] = tokenizer_specials(tokenizer)->eos;
+    ends[1] = -1;
+    for (int i = 0; i < stops->count && bos >= 0; i++)
+        if (strcmp(stops->items[i], tokenizer_token(tokenizer, bos)) == 0) ends[1] = bos;
+}
+
 void made_text_free(MadeText *self) {
     text_free(&self->prompt);
     text_free(&self->made);

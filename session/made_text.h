@@ -28,6 +28,10 @@ Status made_text_add(MadeText *self, int32_t token, Diag *diag);
 /* Adds what is left at the end of the text; all of it is certain now. */
 void made_text_finish(MadeText *self);
 
+/* Tokens that end a text: the vocabulary's end, and the one that begins a text where that
+ * is one of the stops; -1 = none. */
+void made_text_ends(int32_t ends[2], const StringList *stops, const Tokenizer *tokenizer);
+
 /* Frees the memory. */
 void made_text_free(MadeText *self);
 

@@ -337,6 +337,10 @@ static Status decoder_fill(Decoder *decoder, Graph *graph, Diag *diag) {
     return team_create(&decoder->team, options->threads, diag);
 }
 
+void decoder_watch(Decoder *decoder, const Watch *watch) {
+    decoder->ticker.watch = watch;
+}
+
 Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
                       Diag *diag) {
     Decoder *decoder = memory_alloc(1, sizeof *decoder);

@@ -28,6 +28,9 @@ Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
                       Diag *diag);
 void decoder_destroy(Decoder *decoder);
 
+/* Has somebody else asked from now on; NULL = nobody. */
+void decoder_watch(Decoder *decoder, const Watch *watch);
+
 /* Appends tokens: of a prompt, all but the last in blocks, for which weights are read
  * once, and without logits. Fails with STATUS_MODEL, appending none, when an id has no
  * row or the capacity is exceeded; with STATUS_INTERRUPTED, having appended some. */

@@ -407,6 +407,67 @@ static void test_generate(void **state) {
     for (int i = 0; i < 4; i++) compress_free_text(text[i]);
 }
 
+static int take_piece(void *self, const char *text) {
+    strcat(self, text);
+    return strlen(self) > 5;
+}
+
+/* A writer writes what compress_generate does, also where it goes on with a text that it
+ * has, and piece by piece. */
+static void test_writer(void **state) {
+    static const char OPTIONS[] = "{max_tokens: 24, temperature: 0.8, seed: 3}",
+                      GENERATE[] =
+                          "{" WORDS ", max_tokens: 24, temperature: 0.8, seed: 3}";
+    CompressContext *context;
+    CompressModel *model;
+    CompressWriter *writer;
+    char prompt[512] = "the king", pieces[512] = "", *want, *got;
+    (void)state;
+    assert_int_equal(compress_open(&context, 2), COMPRESS_OK);
+    assert_int_equal(compress_load(context, LLAMA, &model), COMPRESS_OK);
+    const Use use = {context, model};
+    assert_int_equal(compress_prepare_writer(context, model, NULL, &writer),
+                     COMPRESS_USAGE); /* it has no tokenizer */
+    assert_null(writer);
+    assert_int_equal(
+        compress_prepare_writer(context, model, "{" WORDS ", context: 120}", &writer),
+        COMPRESS_OK);
+    for (int turn = 0; turn < 4; turn++) {
+        if (turn == 2) strcpy(prompt, "when he"); /* another text */
+        assert_int_equal(compress_generate(context, model, prompt, GENERATE, &want),
+                         COMPRESS_OK);
+        if (compress_write(context, writer, prompt, OPTIONS, NULL, NULL, &got) !=
+            COMPRESS_OK)
+            fail_msg("%s", compress_messages(context));
+        assert_string_equal(got, want);
+        strcat(prompt, got);
+        compress_free_text(got);
+        compress_free_text(want);
+    }
+    assert_int_equal(
+        compress_write(context, writer, "the king", OPTIONS, take_piece, pieces, &got),
+        COMPRESS_OK);
+    assert_string_equal(pieces, got);
+    assert_true(strlen(pieces) > 5 && strlen(pieces) < 20);
+    compress_free_text(got);
+    assert_int_equal(
+        compress_write(context, writer, "the king", "{stop: [\" \"]}", NULL, NULL, &got),
+        COMPRESS_OK);
+    assert_null(strchr(got, ' '));
+    compress_free_text(got);
+    assert_int_equal(compress_write(context, writer, "the king", "{max_tokens: 120}",
+                                    NULL, NULL, &got),
+                     COMPRESS_USAGE);
+    assert_said(&use, "error: max_tokens: expected at most 120 tokens");
+    assert_null(got);
+    assert_int_equal(compress_write(context, NULL, "a", NULL, NULL, NULL, &got),
+                     COMPRESS_USAGE);
+    compress_free_writer(writer);
+    compress_free_writer(NULL);
+    compress_free_model(model);
+    compress_close(context);
+}
+
 /* Messages name the keys of the options, not flags of the program. */
 static void test_generate_keys(void **state) {
     CompressContext *context;
@@ -606,6 +667,50 @@ static void test_fork(void **state) {
     use_close(&use);
 }
 
+/* What was made ready before is used behind it as well. */
+static int use_ready(CompressContext *context, CompressRunner *runner,
+                     CompressWriter *writer) {
+    static const int32_t IDS[4] = {1, 2, 3, 4};
+    const CompressTensor input = {"input_ids", COMPRESS_I32, 2, {1, 4}, IDS};
+    CompressTensor *outputs;
+    size_t count;
+    char *text = NULL;
+    const int status =
+        compress_run_prepared(context, runner, &input, 1, &outputs, &count) +
+        compress_write(context, writer, "the king", NULL, NULL, NULL, &text);
+    compress_free_tensors(outputs);
+    compress_free_text(text);
+    compress_free_runner(runner);
+    compress_free_writer(writer);
+    return status;
+}
+
+static void test_fork_ready(void **state) {
+    (void)state;
+    CompressContext *context;
+    CompressModel *model;
+    CompressRunner *runner;
+    CompressWriter *writer;
+    if (THREAD_SANITIZED) skip();
+    assert_int_equal(compress_open(&context, 2), COMPRESS_OK);
+    assert_int_equal(compress_load(context, LLAMA, &model), COMPRESS_OK);
+    assert_int_equal(compress_prepare(context, model, &runner), COMPRESS_OK);
+    assert_int_equal(compress_prepare_writer(context, model, "{" WORDS "}", &writer),
+                     COMPRESS_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        _exit(use_ready(context, runner, writer));
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), COMPRESS_OK);
+    assert_int_equal(use_ready(context, runner, writer), COMPRESS_OK);
+    compress_free_model(model);
+    compress_close(context);
+}
+
 typedef struct Again {
     CompressContext *context;
     CompressStatus status;
@@ -650,27 +755,18 @@ static void test_broken_options(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_outputs),
-                                       cmocka_unit_test(test_runner),
-                                       cmocka_unit_test(test_wrong_inputs),
-                                       cmocka_unit_test(test_apply),
-                                       cmocka_unit_test(test_companions),
-                                       cmocka_unit_test(test_failures),
-                                       cmocka_unit_test(test_cancelled),
-                                       cmocka_unit_test(test_files),
-                                       cmocka_unit_test(test_recipe),
-                                       cmocka_unit_test(test_no_recipe),
-                                       cmocka_unit_test(test_generate),
-                                       cmocka_unit_test(test_generate_keys),
-                                       cmocka_unit_test(test_generate_refuses),
-                                       cmocka_unit_test(test_locale),
-                                       cmocka_unit_test(test_fork),
-                                       cmocka_unit_test(test_callback_calls),
-                                       cmocka_unit_test(test_broken_options),
-                                       cmocka_unit_test(test_nothing_given),
-                                       cmocka_unit_test(test_no_array),
-                                       cmocka_unit_test(test_no_context),
-                                       cmocka_unit_test(test_processor),
-                                       cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outputs),        cmocka_unit_test(test_runner),
+        cmocka_unit_test(test_wrong_inputs),   cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_companions),     cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_cancelled),      cmocka_unit_test(test_files),
+        cmocka_unit_test(test_recipe),         cmocka_unit_test(test_no_recipe),
+        cmocka_unit_test(test_generate),       cmocka_unit_test(test_writer),
+        cmocka_unit_test(test_generate_keys),  cmocka_unit_test(test_generate_refuses),
+        cmocka_unit_test(test_locale),         cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_fork_ready),     cmocka_unit_test(test_callback_calls),
+        cmocka_unit_test(test_broken_options), cmocka_unit_test(test_nothing_given),
+        cmocka_unit_test(test_no_array),       cmocka_unit_test(test_no_context),
+        cmocka_unit_test(test_processor),      cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

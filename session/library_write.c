@@ -1,0 +1,312 @@
+/* The library: texts that a language model writes. */
+#include "exec/generate/decode.h"
+#include "exec/generate/sample.h"
+#include "session/library.h"
+#include "session/made_text.h"
+#include "session/prompt.h"
+#include "session/user_inputs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- writers ---- */
+
+enum { CONTEXT = 2048, MADE = 128 }; /* tokens, unless the caller says otherwise */
+
+struct CompressWriter {
+    Model *model; /* a copy */
+    Tokenizer *tokenizer;
+    int64_t context; /* most tokens; 0 = not known yet */
+    Decoder *decoder;
+    int threads;     /* of it */
+    pid_t owner;     /* the process that has them */
+    int32_t *tokens; /* that it has read: [context] */
+};
+
+/* Threads of another process are not here to be ended. */
+static void drop_decoder(CompressWriter *writer) {
+    if (writer->owner == getpid()) decoder_destroy(writer->decoder);
+    writer->decoder = NULL;
+}
+
+static void writer_close(CompressWriter *writer) {
+    drop_decoder(writer);
+    free(writer->tokens);
+    tokenizer_destroy(writer->tokenizer);
+    model_destroy(writer->model);
+}
+
+static Status writer_open(CompressWriter *writer, const LibraryCall *call, Model *model,
+                          const char *tokenizer) {
+    *writer = (CompressWriter){.model = model_copy(model)};
+    return user_tokenizer_read(&writer->tokenizer, tokenizer, writer->model, "the model",
+                               call->diag);
+}
+
+/* Makes the decoder, unless it is there. */
+static Status make_ready(CompressWriter *writer, const LibraryCall *call) {
+    const int threads = call->context->threads;
+    if (!writer->tokens)
+        writer->tokens = memory_alloc((size_t)writer->context, sizeof *writer->tokens);
+    if (writer->threads != threads || writer->owner != getpid()) drop_decoder(writer);
+    if (writer->decoder) return STATUS_OK;
+    const DecodeOptions options = {.capacity = writer->context, .threads = threads};
+    writer->threads = threads;
+    writer->owner = getpid();
+    TRY(decoder_create(&writer->decoder, writer->model->graph, &options, call->diag));
+    return prompt_check_vocabulary(writer->model, decoder_vocabulary(writer->decoder),
+                                   writer->tokenizer, call->diag);
+}
+
+/* ---- a text ---- */
+
+typedef struct WriteKeys {
+    int64_t max_tokens, top_k, seed;
+    double temperature, top_p, min_p, repetition_penalty;
+    StringList stop;
+    const char *tokenizer; /* of compress_generate */
+} WriteKeys;
+
+static const WriteKeys write_defaults = {.top_p = 1, .repetition_penalty = 1};
+
+#define WRITE_FIELDS                                                                     \
+    F_INT(WriteKeys, max_tokens, 1, 10000000, "most tokens to make"),                    \
+        F_REAL(WriteKeys, temperature, 0, 1000, "divides the logits; 0: the likeliest"), \
+        F_INT(WriteKeys, top_k, 0, 10000000, "of the most likely ones only; 0 = all"),   \
+        F_REAL(WriteKeys, top_p, 1e-9, 1, "of the least set that reaches this"),         \
+        F_REAL(WriteKeys, min_p, 0, 1, "of those at least this times the likeliest"),    \
+        F_REAL(WriteKeys, repetition_penalty, 1e-9, 1000, "of tokens that were there"),  \
+        F_INT(WriteKeys, seed, 0, 1000000000000, "of what is drawn"),                    \
+        F_STRINGS(WriteKeys, stop, "texts in front of which it ends")
+
+static const Field write_fields[] = {WRITE_FIELDS, F_END};
+static const Field generate_fields[] = {
+    WRITE_FIELDS,
+    F_STRING(WriteKeys, tokenizer, "path of the tokenizer", .nullable = true), F_END};
+
+typedef struct Writing {
+    LibraryCall *call;
+    CompressWriter *writer;
+    WriteKeys keys;
+    int32_t *prompt;
+    int64_t prompt_count;
+    Sampler *sampler;
+    MadeText text;
+    size_t given; /* bytes of it that `piece` has had */
+    int (*piece)(void *self, const char *text);
+    void *self;
+} Writing;
+
+static Status bind_keys(Writing *w, const Field *fields, const char *options) {
+    Tree *map;
+    w->keys = write_defaults;
+    TRY(library_options(&map, w->call, "options", options));
+    return fields_bind(fields, map, &w->keys, w->call->arena, STATUS_USAGE,
+                       w->call->diag);
+}
+
+/* Tokens to make, of which nobody said how many: a writer may have room for fewer. */
+static int64_t usual_tokens(const Writing *w) {
+    const int64_t left = w->writer->context - w->prompt_count;
+    return w->writer->context > 0 && left < MADE && left > 0 ? left : MADE;
+}
+
+static Status find_prompt(Writing *w, const char *prompt) {
+    LibraryCall *call = w->call;
+    TRY(prompt_tokens(&w->prompt, &w->prompt_count, call->arena, w->writer->tokenizer,
+                      (TextSpan){prompt, strlen(prompt)}, LOC_FILE("prompt"),
+                      call->diag));
+    if (w->keys.max_tokens == 0) w->keys.max_tokens = usual_tokens(w);
+    return prompt_check_positions(w->writer->model, w->prompt_count, w->keys.max_tokens,
+                                  call->diag);
+}
+
+/* Has the decoder read the prompt, of which it may have the beginning. */
+static Status read_prompt(const Writing *w) {
+    CompressWriter *writer = w->writer;
+    int64_t known = decoder_position(writer->decoder);
+    if (known > w->prompt_count ||
+        memcmp(writer->tokens, w->prompt, (size_t)known * sizeof *w->prompt) != 0) {
+        decoder_reset(writer->decoder);
+        known = 0;
+    }
+    const int64_t more = w->prompt_count - known;
+    memcpy(writer->tokens + known, w->prompt + known, (size_t)more * sizeof *w->prompt);
+    return more > 0
+               ? decoder_append(writer->decoder, w->prompt + known, more, w->call->diag)
+               : STATUS_OK;
+}
+
+static Status step(const Writing *w, int32_t token) {
+    CompressWriter *writer = w->writer;
+    writer->tokens[decoder_position(writer->decoder)] = token;
+    return decoder_step(writer->decoder, token, w->call->diag);
+}
+
+/* Hands over what has become certain; false where the caller wants no more. */
+static bool give_piece(Writing *w) {
+    const MadeText *text = &w->text;
+    if (!w->piece || text->certain == w->given) return true;
+    Text piece = {0};
+    text_bytes(&piece, text->made.data + w->given, text->certain - w->given);
+    w->given = text->certain;
+    const int ends = w->piece(w->self, piece.data);
+    text_free(&piece);
+    return ends == 0;
+}
+
+/* Makes tokens until the text ends. */
+static Status make_tokens(Writing *w) {
+    Decoder *decoder = w->writer->decoder;
+    const int64_t most = w->keys.max_tokens;
+    int32_t ends[2];
+    made_text_ends(ends, &w->keys.stop, w->writer->tokenizer);
+    Ticker ticker = {.watch = &w->call->watch};
+    for (int64_t made = 0; made < most && !w->text.stopped; made++) {
+        ticker_progress(&ticker, made, most, NAN, false);
+        TRY(ticker_go_on(&ticker, w->call->diag));
+        const int32_t token =
+            sampler_draw(w->sampler, decoder_logits(decoder), decoder_position(decoder));
+        if (token == ends[0] || token == ends[1]) break;
+        sampler_see(w->sampler, &token, 1);
+        TRY(made_text_add(&w->text, token, w->call->diag));
+        if (!give_piece(w)) break;
+        if (made + 1 < most && !w->text.stopped) TRY(step(w, token));
+    }
+    made_text_finish(&w->text);
+    give_piece(w);
+    return STATUS_OK;
+}
+
+static Status write_text(Writing *w) {
+    const WriteKeys *keys = &w->keys;
+    const Sampling sampling = {.temperature = keys->temperature,
+                               .top_k = keys->top_k,
+                               .top_p = keys->top_p,
+                               .min_p = keys->min_p,
+                               .repetition_penalty = keys->repetition_penalty,
+                               .seed = (uint64_t)keys->seed};
+    TRY(make_ready(w->writer, w->call));
+    decoder_watch(w->writer->decoder, &w->call->watch);
+    w->sampler = sampler_create(decoder_vocabulary(w->writer->decoder));
+    sampler_start(w->sampler, &sampling);
+    sampler_see(w->sampler, w->prompt, w->prompt_count);
+    Status status = read_prompt(w);
+    if (status == STATUS_OK)
+        status = made_text_start(&w->text, w->writer->tokenizer, &keys->stop, w->prompt,
+                                 w->prompt_count, w->call->diag);
+    if (status == STATUS_OK) status = make_tokens(w);
+    decoder_watch(w->writer->decoder, NULL);
+    return status;
+}
+
+/* Gives the text, or where it could not be made nothing, and frees the rest. */
+static Status writing_end(Writing *w, Status status, char **text) {
+    if (status == STATUS_OK && text) {
+        *text = strdup(w->text.made.data ? w->text.made.data : "");
+        if (!*text)
+            status = diag_fail(w->call->diag, STATUS_MEMORY, LOC_NONE, NULL,
+                               "expected memory for the text");
+    }
+    made_text_free(&w->text);
+    sampler_destroy(w->sampler);
+    return status;
+}
+
+/* ---- calls ---- */
+
+CompressStatus compress_generate(CompressContext *context, const CompressModel *model,
+                                 const char *prompt, const char *options, char **text) {
+    LibraryCall call;
+    CompressWriter writer = {0};
+    Writing w = {.call = &call, .writer = &writer};
+    if (text) *text = NULL;
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    Status status = library_need(&call, model, "model");
+    if (status == STATUS_OK) status = library_need(&call, text, "text");
+    if (status == STATUS_OK) status = bind_keys(&w, generate_fields, options);
+    if (status == STATUS_OK)
+        status = writer_open(&writer, &call, model->model, w.keys.tokenizer);
+    if (status == STATUS_OK) status = find_prompt(&w, prompt ? prompt : "");
+    writer.context = w.prompt_count + w.keys.max_tokens;
+    if (status == STATUS_OK) status = write_text(&w);
+    status = writing_end(&w, status, text);
+    writer_close(&writer);
+    return library_end(&call, status);
+}
+
+typedef struct WriterKeys {
+    int64_t context;
+    const char *tokenizer;
+} WriterKeys;
+
+static const Field writer_fields[] = {
+    F_INT(WriterKeys, context, 1, 1000000000, "most tokens of a prompt and its text"),
+    F_STRING(WriterKeys, tokenizer, "path of the tokenizer", .nullable = true), F_END};
+
+static Status prepare_writer(CompressWriter *writer, const LibraryCall *call,
+                             Model *model, const char *options) {
+    Tree *map;
+    const int64_t positions = prompt_positions(model);
+    WriterKeys keys = {.context = positions < CONTEXT ? positions : CONTEXT};
+    TRY(library_options(&map, call, "options", options));
+    TRY(fields_bind(writer_fields, map, &keys, call->arena, STATUS_USAGE, call->diag));
+    TRY(writer_open(writer, call, model, keys.tokenizer));
+    writer->context = keys.context;
+    return make_ready(writer, call);
+}
+
+CompressStatus compress_prepare_writer(CompressContext *context,
+                                       const CompressModel *model, const char *options,
+                                       CompressWriter **out) {
+    LibraryCall call;
+    if (out) *out = NULL;
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    Status status = library_need(&call, model, "model");
+    if (status == STATUS_OK) status = library_need(&call, out, "out");
+    if (status != STATUS_OK) return library_end(&call, status);
+    CompressWriter *writer = memory_alloc(1, sizeof *writer);
+    status = prepare_writer(writer, &call, model->model, options);
+    if (status == STATUS_OK)
+        *out = writer;
+    else
+        compress_free_writer(writer);
+    return library_end(&call, status);
+}
+
+/* Whether the writer has room for prompt and text. */
+static Status check_context(const Writing *w) {
+    const int64_t context = w->writer->context;
+    if (w->prompt_count + w->keys.max_tokens <= context) return STATUS_OK;
+    const Status status = diag_fail(
+        w->call->diag, STATUS_USAGE, LOC_NONE, "max_tokens",
+        "expected at most %lld tokens, the writer's context, found a prompt of %lld and "
+        "%lld to make",
+        (long long)context, (long long)w->prompt_count, (long long)w->keys.max_tokens);
+    diag_hint(w->call->diag, "prepare the writer with a larger `context`");
+    return status;
+}
+
+CompressStatus compress_write(CompressContext *context, CompressWriter *writer,
+                              const char *prompt, const char *options,
+                              int (*piece)(void *self, const char *text), void *self,
+                              char **text) {
+    LibraryCall call;
+    Writing w = {.call = &call, .writer = writer, .piece = piece, .self = self};
+    if (text) *text = NULL;
+    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    Status status = library_need(&call, writer, "writer");
+    if (status == STATUS_OK) status = bind_keys(&w, write_fields, options);
+    if (status == STATUS_OK) status = find_prompt(&w, prompt ? prompt : "");
+    if (status == STATUS_OK) status = check_context(&w);
+    if (status == STATUS_OK) status = write_text(&w);
+    return library_end(&call, writing_end(&w, status, text));
+}
+
+void compress_free_writer(CompressWriter *writer) {
+    if (!writer) return;
+    writer_close(writer);
+    free(writer);
+}
