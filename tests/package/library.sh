@@ -47,6 +47,17 @@ cc -std=c11 outputs.c -I"$work/usr/include" "$lib/libcompress.a" \
 ./outputs "$models/llama_shakespeare.h5" 2 7 5 3 >static.txt
 ldd ./outputs | grep -q libcompress && fail "linked with the shared library"
 
+# A conversation goes on with what was said: both lines are parts of one text.
+tokenizer=$work/usr/share/compress/recipes/data/shakespeare/tokenizer.json
+cc -std=c11 -Wall -Wextra -Werror chat.c $(pkg-config --cflags --libs compress) -o chat
+printf 'the king\nand the queen\n' | ./chat "$models/llama_shakespeare.h5" "{tokenizer: $tokenizer, context: 200}" >said
+[ "$(wc -l <said)" -ge 2 ] || { cat said; fail "no conversation"; }
+"$program" generate "$models/llama_shakespeare.h5" --tokenizer "$tokenizer" --max-tokens 40 --stop "
+" --prompt "the king
+" >first.txt
+[ "the king
+$(head -1 said)" = "$(cat first.txt)" ] || { cat first.txt said; fail "another conversation"; }
+
 # By CMake, both.
 cat >CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.16)
@@ -100,7 +111,6 @@ int main() { return compress_version()[0] == 0; }' >header.cc
     c++ header.cc $(pkg-config --cflags --libs compress) -o header && ./header
 fi
 if command -v python3 >/dev/null; then
-    tokenizer=$work/usr/share/compress/recipes/data/shakespeare/tokenizer.json
     python3 "$source/docs/examples/write.py" "$lib/libcompress.so" "$models/llama_shakespeare.h5" \
         "$tokenizer" 'the king' >python.txt
     "$program" generate "$models/llama_shakespeare.h5" --tokenizer "$tokenizer" \
