@@ -25,46 +25,74 @@ static float row_factor(const float *x, int64_t K, float *scale) {
     return 0;
 }
 
-/* q = rint(x by), all 0 where the factor is, and the sums of groups. A row that is not
- * finite is not looked at again. */
-#define DEFINE_ROUND_ROW(name, type)                                                     \
-    static void name(type *restrict q, const float *restrict x, float by, int64_t K,     \
-                     int64_t group, int32_t *restrict sums) {                            \
-        for (int64_t k = 0; k < K; k++)                                                  \
-            q[k] = by == 0 ? 0 : (type)(int32_t)rintf(x[k] * by);                        \
-        for (int64_t first = 0; first < K; first += group) {                             \
-            const int64_t end = K - first < group ? K : first + group;                   \
-            int32_t sum = 0;                                                             \
-            for (int64_t k = first; k < end; k++) sum += q[k];                           \
-            *sums++ = sum;                                                               \
-        }                                                                                \
-    }
-DEFINE_ROUND_ROW(round_bytes, int8_t)
-DEFINE_ROUND_ROW(round_words, int16_t)
+/* rint(x by) of numbers below 2^22: the sum with 1.5 * 2^23 is a whole number, which its
+ * lower bits hold. */
+ALWAYS_INLINE Ints rounded(Floats x, float by) {
+    const Floats shift = (Floats){0} + 0x1.8p23f;
+    return (Ints)(x * by + shift) - (Ints)shift;
+}
 
-/* The second and the third of every four words change places. */
-static void swap_words(char *q, int64_t bytes) {
-    uint64_t quad;
-    for (char *const end = q + bytes; q < end; q += sizeof quad) {
-        memcpy(&quad, q, sizeof quad);
-        quad = (quad & 0xffff00000000ffffu) | (quad & 0xffff0000u) << 16 |
-               (quad >> 16 & 0xffff0000u);
-        memcpy(q, &quad, sizeof quad);
+/* Of every four numbers the second and the third change places. */
+#if defined(__AVX512F__)
+#define SWAPPED(v)                                                                       \
+    __builtin_shufflevector(v, v, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)
+#elif defined(__AVX2__)
+#define SWAPPED(v) __builtin_shufflevector(v, v, 0, 2, 1, 3, 4, 6, 5, 7)
+#else
+#define SWAPPED(v) __builtin_shufflevector(v, v, 0, 2, 1, 3)
+#endif
+#define SWAPPED_PLACE(k) (((k) & ~3) | ((k)&1) << 1 | ((k) >> 1 & 1))
+#define AS_THEY_ARE(v)   (v)
+
+/* q = rint(x by) of some columns, in their places, which begin at a multiple of four;
+ * returns the sum. */
+#define DEFINE_ROUND_COLUMNS(name, type, PLACED, PLACE)                                  \
+    static int32_t name(type *restrict q, const float *restrict x, float by,             \
+                        int64_t count) {                                                 \
+        typedef type                                                                     \
+            __attribute__((vector_size(LANES * sizeof(type)), aligned(1), may_alias))    \
+            Numbers;                                                                     \
+        Ints total = {0};                                                                \
+        int32_t sum = 0;                                                                 \
+        int64_t k = 0;                                                                   \
+        for (; k + LANES <= count; k += LANES) {                                         \
+            const Ints numbers = rounded(*(const Floats *)(x + k), by);                  \
+            total += numbers;                                                            \
+            *(Numbers *)(q + k) = __builtin_convertvector(PLACED(numbers), Numbers);     \
+        }                                                                                \
+        for (int i = 0; i < LANES; i++) sum += total[i];                                 \
+        for (; k < count; k++) {                                                         \
+            const int32_t number = (int32_t)rintf(x[k] * by);                            \
+            sum += number;                                                               \
+            q[PLACE(k)] = (type)number;                                                  \
+        }                                                                                \
+        return sum;                                                                      \
     }
+DEFINE_ROUND_COLUMNS(round_bytes, int8_t, AS_THEY_ARE, AS_THEY_ARE)
+DEFINE_ROUND_COLUMNS(round_words, int16_t, SWAPPED, SWAPPED_PLACE)
+
+/* A row of zeros, up to the last of its numbers. */
+static void put_zeros(RoundedRows *rows, int64_t t) {
+    memset(rows->number + t * rows->step, 0, (size_t)rows->step);
+    memset(rows->sum + t * rows->groups, 0, (size_t)rows->groups * sizeof *rows->sum);
 }
 
 void REAL_FN(round_rows)(RoundedRows *rows, const float *x, int64_t ldx, int64_t count) {
-    const int64_t K = rows->columns, used = K * rows->bytes;
+    const int64_t K = rows->columns, whole = K / QUAD * QUAD * rows->bytes;
     for (int64_t t = 0; t < count; t++, x += ldx) {
         char *q = rows->number + t * rows->step;
-        int32_t *sums = rows->sum + t * rows->groups;
         const float by = row_factor(x, K, &rows->scale[t]);
-        memset(q + used, 0, (size_t)(rows->step - used));
-        if (rows->bytes == 1) {
-            round_bytes((int8_t *)q, x, by, K, rows->group, sums);
+        if (by == 0) {
+            put_zeros(rows, t);
             continue;
         }
-        round_words((int16_t *)q, x, by, K, rows->group, sums);
-        swap_words(q, rows->step);
+        memset(q + whole, 0, (size_t)(rows->step - whole));
+        for (int64_t g = 0, first = 0; g < rows->groups; g++, first += rows->group) {
+            const int64_t end = K - first < rows->group ? K : first + rows->group;
+            rows->sum[t * rows->groups + g] =
+                rows->bytes == 1
+                    ? round_bytes((int8_t *)q + first, x + first, by, end - first)
+                    : round_words((int16_t *)q + first, x + first, by, end - first);
+        }
     }
 }

@@ -79,6 +79,8 @@ typedef struct Call {
     bool training;
     bool bf16; /* products of linears take rounded operands: exec/ops/linear_bf16.h */
     int64_t tile, tiles; /* which of the parts that Kernel.*_tiles says; 0 of 0: all */
+    int workers;         /* threads that compute them, 0 = 1: of interest where parts give
+                            the same bytes however the call is cut */
 } Call;
 
 struct StepKernel; /* exec/generate/step.h */

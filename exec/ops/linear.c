@@ -168,17 +168,30 @@ static ProductGrid dw_grid(const Call *call) {
                                       : grid_of(call, M, K, view_rows(x), true);
 }
 
-/* With weights that are packed whoever multiplies with fewer of them, or of the rows,
- * does the same work for each; what is packed here is packed by every part for itself, so
- * that none has rows alone. Whole numbers multiply WHOLE_SPEED times as fast. */
+/* Parts of one side of a product with packed weights, at least PACKED_SIDE rows or
+ * columns each, and no more than `most`. */
+static int64_t packed_side(int64_t count, int64_t most, int64_t *work) {
+    int64_t parts = 1;
+    while (2 * parts <= most && count / (2 * parts) >= PACKED_SIDE &&
+           *work >= 2 * PACKED_PRODUCTS)
+        parts *= 2, *work /= 2;
+    return parts;
+}
+
+/* With packed weights every element is one sum in order, however the product is cut: a
+ * few parts for each thread. What is packed here is packed by every part, so that none
+ * has rows alone; whole numbers, which multiply WHOLE_SPEED times as fast, have rows that
+ * every part rounds. */
 static ProductGrid packed_grid(const Call *call) {
-    enum { WHOLE_SPEED = 4 };
+    enum { WHOLE_SPEED = 4, PARTS_EACH = 4 };
     const Matrix *w = call->in[1].packed;
-    const int64_t rows = view_rows(&call->in[0]);
-    int64_t work = rows * w->rows * w->columns / (matrix_rounds(w) ? WHOLE_SPEED : 1);
+    const bool rounds = matrix_rounds(w);
+    const int64_t rows = view_rows(&call->in[0]), most = PARTS_EACH * call->workers;
+    int64_t work = rows * w->rows * w->columns / (rounds ? WHOLE_SPEED : 1);
     ProductGrid grid = {1, 1, TILE_UNIT};
-    grid.across = product_side(w->rows, PACKED_SIDE, &work, PACKED_PRODUCTS);
-    if (w->data) grid.down = product_side(rows, PACKED_SIDE, &work, PACKED_PRODUCTS);
+    if (rounds) grid.down = packed_side(rows, call->workers, &work);
+    grid.across = packed_side(w->rows, most / grid.down, &work);
+    if (w->data && !rounds) grid.down = packed_side(rows, most / grid.across, &work);
     return grid;
 }
 
@@ -186,8 +199,7 @@ static ProductGrid packed_grid(const Call *call) {
 static ProductGrid onednn_grid(const Call *call) {
     const int64_t rows = view_rows(&call->in[0]);
     int64_t work = rows * call->in[1].count;
-    return (ProductGrid){product_side(rows, PACKED_SIDE, &work, PACKED_PRODUCTS), 1,
-                         TILE_UNIT};
+    return (ProductGrid){packed_side(rows, call->workers, &work), 1, TILE_UNIT};
 }
 
 static ProductGrid forward_grid(const Call *call) {

@@ -48,9 +48,8 @@ enum { BF16_TILE_ROWS = 64, BF16_TILE_OUTER = 384 };
 
 static inline ProductGrid bf16_linear_grid(int64_t m, int64_t n, int64_t k, bool outer) {
     int64_t work = m * n * k;
-    return (ProductGrid){
-        product_side(m, outer ? BF16_TILE_OUTER : BF16_TILE_ROWS, &work, TILE_PRODUCTS),
-        1, bf16_unit()};
+    return (ProductGrid){product_side(m, outer ? BF16_TILE_OUTER : BF16_TILE_ROWS, &work),
+                         1, bf16_unit()};
 }
 
 /* The rows of a range of y; with `add`, added to what it is. */

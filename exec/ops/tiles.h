@@ -63,13 +63,11 @@ typedef struct Cell {
     Range rows, columns;
 } Cell;
 
-/* Parts of one side, of at least `least` rows or columns; `work` is that of a cell, at
- * least `products`. */
-static inline int64_t product_side(int64_t count, int64_t least, int64_t *work,
-                                   int64_t products) {
+/* Parts of one side, of at least `least` rows or columns; `work` is that of a cell. */
+static inline int64_t product_side(int64_t count, int64_t least, int64_t *work) {
     int64_t parts = 1;
     while (parts < TILE_SIDE_MOST && count / (2 * parts) >= least &&
-           *work >= 2 * products)
+           *work >= 2 * TILE_PRODUCTS)
         parts *= 2, *work /= 2;
     return parts;
 }
@@ -78,8 +76,8 @@ static inline int64_t product_side(int64_t count, int64_t least, int64_t *work,
 static inline ProductGrid product_grid(int64_t m, int64_t n, int64_t k) {
     int64_t work = m * n * k;
     ProductGrid grid = {1, 1, TILE_UNIT};
-    grid.across = product_side(n, TILE_COLUMNS, &work, TILE_PRODUCTS);
-    grid.down = product_side(m, TILE_ROWS, &work, TILE_PRODUCTS);
+    grid.across = product_side(n, TILE_COLUMNS, &work);
+    grid.down = product_side(m, TILE_ROWS, &work);
     return grid;
 }
 

@@ -380,8 +380,9 @@ static void run_parts(void *self, int me) {
 }
 
 /* Whole where it is not cut; else by parts, also in a thread alone. */
-static void run_step(const Workspace *workspace, const BoundCall *step) {
+static void run_step(const Workspace *workspace, BoundCall *step) {
     Parts parts = {.step = step, .workspace = workspace};
+    step->call.workers = workspace->team ? team_threads(workspace->team) : 1;
     parts.count = step->tiles ? step->tiles(&step->call) : 1;
     if (parts.count < 2)
         step->run(&step->call);

@@ -192,6 +192,7 @@ static int64_t parts_of(const Plan *plan, const Params *params, const Node *node
     plan_call(&call, in, plan, planned);
     in[1].data = (void *)(uintptr_t)params_data(params, node->in[1]->storage);
     in[1].packed = params_packed(params, node, 1);
+    call.workers = 2;
     return planned->kernel->forward_tiles(&call);
 }
 
