@@ -4,7 +4,8 @@
  * in one order: results do not depend on threads. Things are cut into 1, 2, 4, ... parts,
  * which most numbers of threads share evenly, as long as a part stays worth some 50
  * microseconds; waiting for each other takes a tenth of that. Products with packed
- * weights are cut finer, since a forward run of a short text has little else. */
+ * weights, whose elements are the same however they are cut, make a few parts for each
+ * thread, and finer ones: a forward run of a short text has little else. */
 #ifndef COMPRESS_EXEC_OPS_TILES_H
 #define COMPRESS_EXEC_OPS_TILES_H
 

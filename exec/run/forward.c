@@ -107,7 +107,8 @@ static void close_plans(Forward *f) {
     f->plans = NULL;
 }
 
-/* Plans for data of these sizes, those that are there if they are for the same. */
+/* Plans for data of these sizes, those that are there if they are for the same. The data
+ * are gone before them, unless masks are asked for. */
 static void open_plans(Forward *f, const Batches *data,
                        const int64_t sizes[DIM_SYMBOLS]) {
     if (f->plans && memcmp(f->sizes, sizes, sizeof f->sizes) == 0) return;
@@ -117,7 +118,8 @@ static void open_plans(Forward *f, const Batches *data,
     memcpy(options.sizes, sizes, sizeof options.sizes);
     memcpy(f->sizes, sizes, sizeof f->sizes);
     close_plans(f);
-    f->plans = plan_cache_create(f->graph, data, &options, PLAN_CACHE_BYTES);
+    f->plans = plan_cache_create(f->graph, data->masked ? data : NULL, &options,
+                                 PLAN_CACHE_BYTES);
 }
 
 Status forward_open(Forward **out, Graph *graph, Node *const *results, int result_count,
@@ -181,7 +183,7 @@ static Status run_sweep(Forward *f, LaneSweep *sweep, const int64_t sizes[DIM_SY
     Lanes *lanes = lanes_create(threads, lanes_chunks(sweep->total, sweep->chunk), watch);
     const Status status = run_lanes(f, lanes, sweep, diag);
     lanes_destroy(lanes);
-    if (sweep->data->masked) close_plans(f); /* which ask the data */
+    if (sweep->data->masked) close_plans(f);
     return status;
 }
 

@@ -90,12 +90,90 @@ static void test_outputs(void **state) {
     use_close(&use);
 }
 
+enum { GIVEN_MAX = 64 };
+
+/* All tensors of a reference that the library takes: a model finds its inputs. */
+static size_t inputs_of(const Checkpoint *reference, CompressTensor *inputs) {
+    size_t count = 0;
+    for (int i = 0; i < reference->count && count < GIVEN_MAX; i++) {
+        const Tensor *tensor = &reference->tensors[i].tensor;
+        const DType dtype = tensor->dtype;
+        if (dtype != DTYPE_F32 && dtype != DTYPE_I32 && dtype != DTYPE_I64) continue;
+        inputs[count] = (CompressTensor){.name = reference->tensors[i].name,
+                                         .type = dtype == DTYPE_F32   ? COMPRESS_F32
+                                                 : dtype == DTYPE_I32 ? COMPRESS_I32
+                                                                      : COMPRESS_I64,
+                                         .rank = tensor->rank,
+                                         .data = tensor_data(tensor)};
+        memcpy(inputs[count].dim, tensor->dim, sizeof tensor->dim);
+        count++;
+    }
+    return count;
+}
+
+/* Outputs of a family's model as its reference has them, of the model as it is and made
+ * ready; the number of those that were compared. */
+static int check_family(const char *name) {
+    char path[128];
+    CompressContext *context;
+    CompressModel *model;
+    CompressRunner *runner;
+    CompressTensor inputs[GIVEN_MAX], *outputs, *again;
+    size_t count, again_count;
+    int compared = 0;
+    Diag *diag = diag_create();
+    Checkpoint *reference;
+    snprintf(path, sizeof path, "tests/data/reference/%s/reference.safetensors", name);
+    assert_ok(safetensors_read(&reference, path, diag), diag);
+    *strrchr(path, '/') = 0;
+    const size_t given = inputs_of(reference, inputs);
+    assert_int_equal(compress_open(&context, 2), COMPRESS_OK);
+    assert_int_equal(compress_load(context, path, &model), COMPRESS_OK);
+    if (compress_run(context, model, inputs, given, &outputs, &count) != COMPRESS_OK)
+        fail_msg("%s: %s", name, compress_messages(context));
+    assert_int_equal(compress_prepare(context, model, &runner), COMPRESS_OK);
+    assert_int_equal(
+        compress_run_prepared(context, runner, inputs, given, &again, &again_count),
+        COMPRESS_OK);
+    assert_int_equal(again_count, count);
+    for (size_t i = 0; i < count; i++) {
+        int64_t values = 1;
+        for (int d = 0; d < outputs[i].rank; d++) values *= outputs[i].dim[d];
+        assert_memory_equal(outputs[i].data, again[i].data,
+                            (size_t)values * sizeof(float));
+        const Tensor *want = checkpoint_find(reference, outputs[i].name);
+        if (!want || tensor_count(want) != values) continue;
+        reference_compare(reference, outputs[i].name, outputs[i].data, PRECISION_F32,
+                          TERMS, reference_largest(reference));
+        compared++;
+    }
+    compress_free_tensors(outputs);
+    compress_free_tensors(again);
+    compress_free_runner(runner);
+    compress_free_model(model);
+    compress_close(context);
+    checkpoint_destroy(reference);
+    diag_destroy(diag);
+    return compared;
+}
+
+/* Texts, pairs of source and target, images, windows of images: what sizes there are is
+ * found in the tensors. */
+static void test_families(void **state) {
+    static const char *const FAMILIES[] = {"gpt2",   "llama", "marian", "t5",   "bart",
+                                           "dinov2", "vit",   "swin",   "deit", "mpnet"};
+    (void)state;
+    for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++)
+        if (check_family(FAMILIES[i]) == 0)
+            fail_msg("%s: nothing to compare", FAMILIES[i]);
+}
+
 /* A runner gives what compress_run does, for samples of any number and length, and of the
  * model as it was when it was made ready. */
 static void test_runner(void **state) {
     enum { SAMPLES = 40, TOKENS = 12 };
-    static const int64_t SHAPES[][2] = {
-        {2, 8}, {2, 8}, {SAMPLES, TOKENS}, {1, 3}, {2, 8}};
+    static const int64_t SHAPES[][2] = {{2, 8}, {2, 8}, {3, 8}, {SAMPLES, TOKENS},
+                                        {1, 3}, {2, 8}};
     Use use;
     CompressRunner *runner;
     int32_t ids[SAMPLES * TOKENS];
@@ -755,18 +833,30 @@ static void test_broken_options(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outputs),        cmocka_unit_test(test_runner),
-        cmocka_unit_test(test_wrong_inputs),   cmocka_unit_test(test_apply),
-        cmocka_unit_test(test_companions),     cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_cancelled),      cmocka_unit_test(test_files),
-        cmocka_unit_test(test_recipe),         cmocka_unit_test(test_no_recipe),
-        cmocka_unit_test(test_generate),       cmocka_unit_test(test_writer),
-        cmocka_unit_test(test_generate_keys),  cmocka_unit_test(test_generate_refuses),
-        cmocka_unit_test(test_locale),         cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_fork_ready),     cmocka_unit_test(test_callback_calls),
-        cmocka_unit_test(test_broken_options), cmocka_unit_test(test_nothing_given),
-        cmocka_unit_test(test_no_array),       cmocka_unit_test(test_no_context),
-        cmocka_unit_test(test_processor),      cmocka_unit_test(test_names)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_outputs),
+                                       cmocka_unit_test(test_families),
+                                       cmocka_unit_test(test_runner),
+                                       cmocka_unit_test(test_wrong_inputs),
+                                       cmocka_unit_test(test_apply),
+                                       cmocka_unit_test(test_companions),
+                                       cmocka_unit_test(test_failures),
+                                       cmocka_unit_test(test_cancelled),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_recipe),
+                                       cmocka_unit_test(test_no_recipe),
+                                       cmocka_unit_test(test_generate),
+                                       cmocka_unit_test(test_writer),
+                                       cmocka_unit_test(test_generate_keys),
+                                       cmocka_unit_test(test_generate_refuses),
+                                       cmocka_unit_test(test_locale),
+                                       cmocka_unit_test(test_fork),
+                                       cmocka_unit_test(test_fork_ready),
+                                       cmocka_unit_test(test_callback_calls),
+                                       cmocka_unit_test(test_broken_options),
+                                       cmocka_unit_test(test_nothing_given),
+                                       cmocka_unit_test(test_no_array),
+                                       cmocka_unit_test(test_no_context),
+                                       cmocka_unit_test(test_processor),
+                                       cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
