@@ -1,10 +1,12 @@
 /* Times a training step (forward, backward, AdamW), a forward run without gradients, or a
  * token of a text that is being written, on synthetic data.
  *
- *     bench_step train|train_bf16|infer|wait MODEL BATCH TOKENS THREADS [REPEATS]
- * [BATCHES] [shards=N] [micro_batch=N] [recompute=layers] [moments=bf16] bench_step
- * decode MODEL TOKENS CONTEXT THREADS [f32|bf16] bench_step prompt MODEL PROMPTS LENGTH
- * THREADS [f32|bf16] bench_step batch MODEL TOKENS TEXTS THREADS [f32|bf16]
+ *     bench_step train|train_bf16|infer|wait MODEL BATCH TOKENS THREADS
+ *                [REPEATS] [BATCHES] [shards=N] [micro_batch=N]
+ *                [recompute=layers] [moments=bf16]
+ *     bench_step decode MODEL TOKENS CONTEXT THREADS [f32|bf16]
+ *     bench_step prompt MODEL PROMPTS LENGTH THREADS [f32|bf16]
+ *     bench_step batch MODEL TOKENS TEXTS THREADS [f32|bf16]
  *
  * MODEL is a file or folder of a model, or the configuration of one (NAME.json), whose
  * weights are drawn then. TOKENS is the length of every text, 0 for images. Prints the
@@ -30,6 +32,7 @@
 #include "exec/linalg/products.h"
 #include "exec/ops.h"
 #include "exec/run/forward.h"
+#include "exec/run/params.h"
 #include "exec/run/team.h"
 #include "exec/train/train.h"
 #include "io/files/json.h"
@@ -273,9 +276,8 @@ static void measure_waiting(Bench *b) {
     Forward *f = NULL;
     double *times = memory_alloc((size_t)b->repeats + 1, sizeof *times);
     noise_init(&b->noise, b->model->graph, b->batch, b->tokens);
-    require(
-        forward_open(&f, b->model->graph, &logits, 1, b->repeats * b->batches, b->diag),
-        b->diag);
+    require(forward_open(&f, b->model->graph, &logits, 1, PARAMS_ALWAYS, b->diag),
+            b->diag);
     time_waiting(b, f);
     for (int i = 0; i < b->repeats; i++) times[i] = time_waiting(b, f) / b->batches;
     print_times(times, b->repeats, "");

@@ -51,22 +51,30 @@ static void make_locale(void) {
     plain_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
+void library_leave(const LibraryCall *call) {
+    uselocale(call->host_locale);
+}
+
+void library_return(void) {
+    uselocale(plain_locale);
+}
+
 static void tell_progress(void *self, int64_t done, int64_t total, const char *text) {
     const LibraryCall *call = self;
     const CompressContext *context = call->context;
     if (!context->progress) return;
-    uselocale(call->host_locale);
+    library_leave(call);
     context->progress(context->self, done, total, text);
-    uselocale(plain_locale);
+    library_return();
 }
 
 static bool is_cancelled(void *self) {
     const LibraryCall *call = self;
     const CompressContext *context = call->context;
     if (!context->cancelled) return false;
-    uselocale(call->host_locale);
+    library_leave(call);
     const bool cancelled = context->cancelled(context->self) != 0;
-    uselocale(plain_locale);
+    library_return();
     return cancelled;
 }
 

@@ -37,6 +37,10 @@ typedef struct LibraryCall {
  * in a call already. */
 bool library_begin(LibraryCall *call, CompressContext *context);
 
+/* Around a call of a function of the host: it has its own locale. */
+void library_leave(const LibraryCall *call);
+void library_return(void);
+
 /* Fails with STATUS_USAGE where an argument of that name is NULL. */
 Status library_need(const LibraryCall *call, const void *argument, const char *name);
 

@@ -91,20 +91,24 @@ static void runner_close(CompressRunner *runner) {
     model_destroy(runner->model);
 }
 
-/* For about so many runs of the graph. */
-static Status runner_open(CompressRunner *runner, const LibraryCall *call, Model *model,
-                          int64_t runs) {
+static void runner_open(CompressRunner *runner, Model *model) {
     *runner = (CompressRunner){.model = model_copy(model)};
-    Graph *graph = runner->model->graph;
+    const Graph *graph = runner->model->graph;
     runner->nodes = memory_alloc((size_t)graph->output_count + 1, sizeof *runner->nodes);
     for (int i = 0; i < graph->output_count; i++)
         runner->nodes[i] = graph->outputs[i].node;
+}
+
+/* Makes it ready for about so many runs of the graph, unless it is. */
+static Status runner_make_ready(CompressRunner *runner, int64_t runs, Diag *diag) {
+    Graph *graph = runner->model->graph;
+    if (runner->forward) return STATUS_OK;
     return forward_open(&runner->forward, graph, runner->nodes, graph->output_count, runs,
-                        call->diag);
+                        diag);
 }
 
 /* Computes all outputs, which must be real, for samples. */
-static Status run_samples(const LibraryCall *call, const CompressRunner *runner,
+static Status run_samples(const LibraryCall *call, CompressRunner *runner,
                           const Checkpoint *inputs, GraphResults *results) {
     const Graph *graph = runner->model->graph;
     Batches *data = NULL;
@@ -116,6 +120,9 @@ static Status run_samples(const LibraryCall *call, const CompressRunner *runner,
         status = graph_results_add(results, graph->outputs[i].name,
                                    graph->outputs[i].node, sizes, call->diag);
     if (status == STATUS_OK) status = threads_reserve(call->context->threads, call->diag);
+    if (status == STATUS_OK)
+        status = runner_make_ready(
+            runner, (data->count + RESULTS_SAMPLES - 1) / RESULTS_SAMPLES, call->diag);
     if (status == STATUS_OK)
         status =
             graph_results_compute_by(results, runner->forward, data,
@@ -136,7 +143,7 @@ static Status check_run(const LibraryCall *call, const void *model, const char *
                      "expected at most %d inputs, found %zu", INPUTS_MAX, count);
 }
 
-static Status run_inputs(const LibraryCall *call, const CompressRunner *runner,
+static Status run_inputs(const LibraryCall *call, CompressRunner *runner,
                          const CompressTensor *inputs, int count,
                          CompressTensor **outputs, size_t *output_count) {
     GraphResults results = {0};
@@ -150,12 +157,6 @@ static Status run_inputs(const LibraryCall *call, const CompressRunner *runner,
     return status;
 }
 
-/* Runs of the graph that so many inputs come to, if their first dimension is samples. */
-static int64_t runs_of(const CompressTensor *inputs, size_t count) {
-    const bool known = count > 0 && inputs[0].rank > 0 && inputs[0].dim[0] > 0;
-    return known ? (inputs[0].dim[0] - 1) / RESULTS_SAMPLES + 1 : 1;
-}
-
 CompressStatus compress_run(CompressContext *context, const CompressModel *model,
                             const CompressTensor *inputs, size_t count,
                             CompressTensor **outputs, size_t *output_count) {
@@ -166,8 +167,7 @@ CompressStatus compress_run(CompressContext *context, const CompressModel *model
     if (!library_begin(&call, context)) return COMPRESS_USAGE;
     Status status =
         check_run(&call, model, "model", inputs, count, outputs, output_count);
-    if (status == STATUS_OK)
-        status = runner_open(&runner, &call, model->model, runs_of(inputs, count));
+    if (status == STATUS_OK) runner_open(&runner, model->model);
     if (status == STATUS_OK)
         status = run_inputs(&call, &runner, inputs, (int)count, outputs, output_count);
     runner_close(&runner);
@@ -183,7 +183,8 @@ CompressStatus compress_prepare(CompressContext *context, const CompressModel *m
     if (status == STATUS_OK) status = library_need(&call, out, "out");
     if (status != STATUS_OK) return library_end(&call, status);
     CompressRunner *runner = memory_alloc(1, sizeof *runner);
-    status = runner_open(runner, &call, model->model, PARAMS_OFTEN);
+    runner_open(runner, model->model);
+    status = runner_make_ready(runner, PARAMS_ALWAYS, call.diag);
     if (status == STATUS_OK)
         *out = runner;
     else

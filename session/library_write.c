@@ -22,7 +22,8 @@ struct CompressWriter {
     Decoder *decoder;
     int threads;     /* of it */
     pid_t owner;     /* the process that has them */
-    int32_t *tokens; /* that it has read: [context] */
+    int32_t *tokens; /* that it has read */
+    int64_t room;    /* for so many */
 };
 
 /* Threads of another process are not here to be ended. */
@@ -48,8 +49,6 @@ static Status writer_open(CompressWriter *writer, const LibraryCall *call, Model
 /* Makes the decoder, unless it is there. */
 static Status make_ready(CompressWriter *writer, const LibraryCall *call) {
     const int threads = call->context->threads;
-    if (!writer->tokens)
-        writer->tokens = memory_alloc((size_t)writer->context, sizeof *writer->tokens);
     if (writer->threads != threads || writer->owner != getpid()) drop_decoder(writer);
     if (writer->decoder) return STATUS_OK;
     const DecodeOptions options = {.capacity = writer->context, .threads = threads};
@@ -113,48 +112,81 @@ static int64_t usual_tokens(const Writing *w) {
     return w->writer->context > 0 && left < MADE && left > 0 ? left : MADE;
 }
 
+/* Whether the writer has room for prompt and text. */
+static Status check_context(const Writing *w) {
+    const int64_t context = w->writer->context;
+    if (context == 0 || w->prompt_count + w->keys.max_tokens <= context) return STATUS_OK;
+    const Status status = diag_fail(
+        w->call->diag, STATUS_USAGE, LOC_NONE, "max_tokens",
+        "expected at most %lld tokens, the writer's context, found a prompt of %lld and "
+        "%lld to make",
+        (long long)context, (long long)w->prompt_count, (long long)w->keys.max_tokens);
+    diag_hint(w->call->diag, "prepare the writer with a larger `context`");
+    return status;
+}
+
 static Status find_prompt(Writing *w, const char *prompt) {
     LibraryCall *call = w->call;
     TRY(prompt_tokens(&w->prompt, &w->prompt_count, call->arena, w->writer->tokenizer,
                       (TextSpan){prompt, strlen(prompt)}, LOC_FILE("prompt"),
                       call->diag));
     if (w->keys.max_tokens == 0) w->keys.max_tokens = usual_tokens(w);
+    TRY(check_context(w));
     return prompt_check_positions(w->writer->model, w->prompt_count, w->keys.max_tokens,
                                   call->diag);
 }
 
-/* Has the decoder read the prompt, of which it may have the beginning. */
+/* Notes tokens that the decoder reads behind those that it has. */
+static void note_tokens(CompressWriter *writer, const int32_t *tokens, int64_t count) {
+    const int64_t known = decoder_position(writer->decoder);
+    if (known + count > writer->room) {
+        writer->room = 2 * (known + count);
+        writer->tokens =
+            memory_grow(writer->tokens, (size_t)writer->room, sizeof *writer->tokens);
+    }
+    memcpy(writer->tokens + known, tokens, (size_t)count * sizeof *tokens);
+}
+
+/* Has the decoder read the prompt, of which it may have the beginning. What was read of
+ * one that it could not read to its end has no logits. */
 static Status read_prompt(const Writing *w) {
     CompressWriter *writer = w->writer;
     int64_t known = decoder_position(writer->decoder);
     if (known > w->prompt_count ||
-        memcmp(writer->tokens, w->prompt, (size_t)known * sizeof *w->prompt) != 0) {
+        (known > 0 &&
+         memcmp(writer->tokens, w->prompt, (size_t)known * sizeof *w->prompt) != 0)) {
         decoder_reset(writer->decoder);
         known = 0;
     }
     const int64_t more = w->prompt_count - known;
-    memcpy(writer->tokens + known, w->prompt + known, (size_t)more * sizeof *w->prompt);
-    return more > 0
-               ? decoder_append(writer->decoder, w->prompt + known, more, w->call->diag)
-               : STATUS_OK;
+    if (more == 0) return STATUS_OK;
+    note_tokens(writer, w->prompt + known, more);
+    const Status status =
+        decoder_append(writer->decoder, w->prompt + known, more, w->call->diag);
+    if (status != STATUS_OK) decoder_reset(writer->decoder);
+    return status;
 }
 
 static Status step(const Writing *w, int32_t token) {
     CompressWriter *writer = w->writer;
-    writer->tokens[decoder_position(writer->decoder)] = token;
+    note_tokens(writer, &token, 1);
     return decoder_step(writer->decoder, token, w->call->diag);
 }
 
-/* Hands over what has become certain; false where the caller wants no more. */
+/* Hands over what has become certain; false where the caller wants no more, and is given
+ * no more. */
 static bool give_piece(Writing *w) {
     const MadeText *text = &w->text;
     if (!w->piece || text->certain == w->given) return true;
     Text piece = {0};
     text_bytes(&piece, text->made.data + w->given, text->certain - w->given);
     w->given = text->certain;
-    const int ends = w->piece(w->self, piece.data);
+    library_leave(w->call);
+    const bool ends = w->piece(w->self, piece.data) != 0;
+    library_return();
     text_free(&piece);
-    return ends == 0;
+    if (ends) w->piece = NULL;
+    return !ends;
 }
 
 /* Makes tokens until the text ends. */
@@ -276,19 +308,6 @@ CompressStatus compress_prepare_writer(CompressContext *context,
     return library_end(&call, status);
 }
 
-/* Whether the writer has room for prompt and text. */
-static Status check_context(const Writing *w) {
-    const int64_t context = w->writer->context;
-    if (w->prompt_count + w->keys.max_tokens <= context) return STATUS_OK;
-    const Status status = diag_fail(
-        w->call->diag, STATUS_USAGE, LOC_NONE, "max_tokens",
-        "expected at most %lld tokens, the writer's context, found a prompt of %lld and "
-        "%lld to make",
-        (long long)context, (long long)w->prompt_count, (long long)w->keys.max_tokens);
-    diag_hint(w->call->diag, "prepare the writer with a larger `context`");
-    return status;
-}
-
 CompressStatus compress_write(CompressContext *context, CompressWriter *writer,
                               const char *prompt, const char *options,
                               int (*piece)(void *self, const char *text), void *self,
@@ -300,7 +319,6 @@ CompressStatus compress_write(CompressContext *context, CompressWriter *writer,
     Status status = library_need(&call, writer, "writer");
     if (status == STATUS_OK) status = bind_keys(&w, write_fields, options);
     if (status == STATUS_OK) status = find_prompt(&w, prompt ? prompt : "");
-    if (status == STATUS_OK) status = check_context(&w);
     if (status == STATUS_OK) status = write_text(&w);
     return library_end(&call, writing_end(&w, status, text));
 }

@@ -222,6 +222,7 @@ static bool is_cut(const Call *call) {
 }
 
 static int64_t forward_tiles(const Call *call) {
+    if (call->in[1].packed && call->workers < 2) return 1;
     return is_cut(call) ? product_cells(forward_grid(call)) : 1;
 }
 

@@ -111,7 +111,8 @@ static void close_plans(Forward *f) {
  * are gone before them, unless masks are asked for. */
 static void open_plans(Forward *f, const Batches *data,
                        const int64_t sizes[DIM_SYMBOLS]) {
-    if (f->plans && memcmp(f->sizes, sizes, sizeof f->sizes) == 0) return;
+    if (f->plans && !data->masked && memcmp(f->sizes, sizes, sizeof f->sizes) == 0)
+        return;
     PlanOptions options = {.precision = PRECISION_F32,
                            .results = f->results,
                            .result_count = f->result_count};

@@ -98,7 +98,8 @@ static size_t own_bytes(const Graph *graph) {
  * are rounded have no scratch for that. */
 static void choose_forms(Slot *slot, const Graph *graph, int64_t runs) {
     const Tensor *tensor = &slot->storage->tensor;
-    const bool cheap = buf_is_file(tensor->buf) || own_bytes(graph) <= PARAMS_COPY_BYTES;
+    const bool cheap = runs == PARAMS_ALWAYS || buf_is_file(tensor->buf) ||
+                       own_bytes(graph) <= PARAMS_COPY_BYTES;
     slot->forms = packed_forms(graph, slot->storage);
     slot->later =
         !(cheap && runs >= PARAMS_OFTEN) && is_in_place(tensor, DTYPE_F32) &&

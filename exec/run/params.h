@@ -26,8 +26,9 @@ Status params_create(Params **out, Graph *graph, Precision precision, bool train
  * the graph will be run about PARAMS_OFTEN times or more and a second copy is cheap;
  * otherwise every product packs them, to the same bytes of results. It is cheap in mapped
  * files, whose pages are given back where nobody else reads them, and where all that lies
- * elsewhere takes no more than PARAMS_COPY_BYTES. */
+ * elsewhere takes no more than PARAMS_COPY_BYTES. PARAMS_ALWAYS: whatever it takes. */
 enum { PARAMS_OFTEN = 8 };
+#define PARAMS_ALWAYS     INT64_MAX
 #define PARAMS_COPY_BYTES ((size_t)64 << 20)
 Status params_create_packed(Params **out, Graph *graph, int64_t runs, Diag *diag);
 
