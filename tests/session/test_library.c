@@ -491,6 +491,13 @@ static int take_piece(void *self, const char *text) {
     return strlen(self) > 5;
 }
 
+/* Wants no more at once. */
+static int count_pieces(void *self, const char *text) {
+    (void)text;
+    ++*(int *)self;
+    return 1;
+}
+
 /* A writer writes what compress_generate does, also where it goes on with a text that it
  * has, and piece by piece. */
 static void test_writer(void **state) {
@@ -529,6 +536,13 @@ static void test_writer(void **state) {
     assert_string_equal(pieces, got);
     assert_true(strlen(pieces) > 5 && strlen(pieces) < 20);
     compress_free_text(got);
+    int calls = 0; /* also where the end of the text was held back for a stop */
+    assert_int_equal(
+        compress_write(context, writer, "the king",
+                       "{stop: [azz, ezz, izz, ozz, tzz, hzz, nzz, rzz, szz, ' zz']}",
+                       count_pieces, &calls, NULL),
+        COMPRESS_OK);
+    assert_int_equal(calls, 1);
     assert_int_equal(
         compress_write(context, writer, "the king", "{stop: [\" \"]}", NULL, NULL, &got),
         COMPRESS_OK);
