@@ -255,9 +255,10 @@ COMPRESS_API CompressStatus compress_prepare_writer(CompressContext *context,
  * that goes on with what the writer has read and written, as in a conversation, takes the
  * time of what is new in it. `piece`, unless NULL, is given the text piece by piece, as
  * soon as it is certain, in whole characters, on the thread that made the call; it ends
- * the text by returning not 0, and calls nothing of the library. `text`, unless NULL,
- * gets all of it; to be freed with compress_free_text. A writer is used by one thread at
- * a time. Fails with COMPRESS_USAGE for more tokens than its context, too. */
+ * the text by returning not 0, is not called again then, and calls nothing of the
+ * library. `text`, unless NULL, gets all of it; to be freed with compress_free_text. A
+ * writer is used by one thread at a time. Fails with COMPRESS_USAGE for more tokens than
+ * its context, too. */
 COMPRESS_API CompressStatus compress_write(CompressContext *context,
                                            CompressWriter *writer, const char *prompt,
                                            const char *options,

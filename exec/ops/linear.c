@@ -168,14 +168,8 @@ static ProductGrid dw_grid(const Call *call) {
                                       : grid_of(call, M, K, view_rows(x), true);
 }
 
-/* Parts of one side of a product with packed weights, at least PACKED_SIDE rows or
- * columns each, and no more than `most`. */
 static int64_t packed_side(int64_t count, int64_t most, int64_t *work) {
-    int64_t parts = 1;
-    while (2 * parts <= most && count / (2 * parts) >= PACKED_SIDE &&
-           *work >= 2 * PACKED_PRODUCTS)
-        parts *= 2, *work /= 2;
-    return parts;
+    return side_parts(count, PACKED_SIDE, most, PACKED_PRODUCTS, work);
 }
 
 /* With packed weights every element is one sum in order, however the product is cut: a
@@ -186,7 +180,8 @@ static ProductGrid packed_grid(const Call *call) {
     enum { WHOLE_SPEED = 4, PARTS_EACH = 4 };
     const Matrix *w = call->in[1].packed;
     const bool rounds = matrix_rounds(w);
-    const int64_t rows = view_rows(&call->in[0]), most = PARTS_EACH * call->workers;
+    const int64_t rows = view_rows(&call->in[0]);
+    const int64_t most = call->workers > 1 ? PARTS_EACH * call->workers : 1;
     int64_t work = rows * w->rows * w->columns / (rounds ? WHOLE_SPEED : 1);
     ProductGrid grid = {1, 1, TILE_UNIT};
     if (rounds) grid.down = packed_side(rows, call->workers, &work);
@@ -222,7 +217,6 @@ static bool is_cut(const Call *call) {
 }
 
 static int64_t forward_tiles(const Call *call) {
-    if (call->in[1].packed && call->workers < 2) return 1;
     return is_cut(call) ? product_cells(forward_grid(call)) : 1;
 }
 

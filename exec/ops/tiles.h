@@ -64,13 +64,18 @@ typedef struct Cell {
     Range rows, columns;
 } Cell;
 
-/* Parts of one side, of at least `least` rows or columns; `work` is that of a cell. */
-static inline int64_t product_side(int64_t count, int64_t least, int64_t *work) {
+/* Parts of one side: at most `most`, each of at least `least` rows or columns, as long as
+ * `work`, that of a cell, stays above `products`. */
+static inline int64_t side_parts(int64_t count, int64_t least, int64_t most,
+                                 int64_t products, int64_t *work) {
     int64_t parts = 1;
-    while (parts < TILE_SIDE_MOST && count / (2 * parts) >= least &&
-           *work >= 2 * TILE_PRODUCTS)
+    while (2 * parts <= most && count / (2 * parts) >= least && *work >= 2 * products)
         parts *= 2, *work /= 2;
     return parts;
+}
+
+static inline int64_t product_side(int64_t count, int64_t least, int64_t *work) {
+    return side_parts(count, least, TILE_SIDE_MOST, TILE_PRODUCTS, work);
 }
 
 /* The grid of a product with sums of k terms. */

@@ -176,10 +176,13 @@ static Status run_lanes(Forward *f, Lanes *lanes, const LaneSweep *sweep, Diag *
 
 /* The sweep over data that was checked. */
 static Status run_sweep(Forward *f, LaneSweep *sweep, const int64_t sizes[DIM_SYMBOLS],
-                        int threads, const Watch *watch, Diag *diag) {
+                        int threads, const Watch *watch, ForwardSink sink, void *self,
+                        Diag *diag) {
     sweep->tokens = sizes[DIM_INDEX(DIM_T)];
     sweep->source = sizes[DIM_INDEX(DIM_S)];
     sweep->self = f;
+    f->sink = sink;
+    f->self = self;
     open_plans(f, sweep->data, sizes);
     Lanes *lanes = lanes_create(threads, lanes_chunks(sweep->total, sweep->chunk), watch);
     const Status status = run_lanes(f, lanes, sweep, diag);
@@ -195,9 +198,7 @@ Status forward_over(Forward *f, const Batches *data, int64_t limit, int64_t batc
     LaneSweep sweep = sweep_of(data, limit, batch_size);
     if (sweep.total <= 0) return STATUS_OK;
     TRY(feed_check(f->graph, f->results, f->result_count, data, sizes, diag));
-    f->sink = sink;
-    f->self = self;
-    return run_sweep(f, &sweep, sizes, threads, watch, diag);
+    return run_sweep(f, &sweep, sizes, threads, watch, sink, self, diag);
 }
 
 Status forward_batches(Graph *graph, Node *const *results, int result_count,
@@ -206,14 +207,13 @@ Status forward_batches(Graph *graph, Node *const *results, int result_count,
                        Diag *diag) {
     Forward *f = NULL;
     int64_t sizes[DIM_SYMBOLS] = {0};
-    const LaneSweep sweep = sweep_of(data, limit, batch_size);
+    LaneSweep sweep = sweep_of(data, limit, batch_size);
     if (sweep.total <= 0) return STATUS_OK;
     TRY(feed_check(graph, results, result_count, data, sizes, diag)); /* before memory */
     Status status = forward_open(&f, graph, results, result_count,
                                  lanes_chunks(sweep.total, sweep.chunk), diag);
     if (status == STATUS_OK)
-        status =
-            forward_over(f, data, limit, batch_size, threads, watch, sink, self, diag);
+        status = run_sweep(f, &sweep, sizes, threads, watch, sink, self, diag);
     forward_close(f);
     return status;
 }
