@@ -1,0 +1,46 @@
+/* What tests of the library share: a context with a model, and what a call said. */
+#ifndef COMPRESS_TESTS_SESSION_LIBRARY_FIXTURE_H
+#define COMPRESS_TESTS_SESSION_LIBRARY_FIXTURE_H
+
+#include "session/compress.h"
+#include "tests/support/check.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define BERT "tests/data/reference/bert"
+
+#if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED true
+#endif
+#endif
+#ifndef THREAD_SANITIZED
+#define THREAD_SANITIZED false
+#endif
+
+/* A context and a model. */
+typedef struct Use {
+    CompressContext *context;
+    CompressModel *model;
+} Use;
+
+static inline void use_open(Use *use) {
+    assert_int_equal(compress_open(&use->context, 2), COMPRESS_OK);
+    assert_int_equal(compress_load(use->context, BERT, &use->model), COMPRESS_OK);
+    assert_string_equal(compress_messages(use->context), "");
+}
+
+static inline void use_close(Use *use) {
+    compress_free_model(use->model);
+    compress_close(use->context);
+}
+
+static inline void assert_said(const Use *use, const char *words) {
+    if (!strstr(compress_messages(use->context), words))
+        fail_msg("expected \"%s\" in: %s", words, compress_messages(use->context));
+}
+
+#endif
