@@ -28,9 +28,16 @@
  *
  * Paths are relative to the working directory. Texts are UTF-8 and end with NUL. What a
  * function gives as `T **out` is the caller's, to be freed as said there; after a failure
- * it is NULL. NULL where something is needed is COMPRESS_USAGE. A context and a model are
- * used by one thread at a time; calls from several threads run one after another, each on
- * threads of its own.
+ * it is NULL. NULL where something is needed is COMPRESS_USAGE.
+ *
+ * Several threads may call at the same time, each with a context of its own (calls with
+ * the same one wait for each other), and may use the same model as long as none changes
+ * it. What runs models runs side by side: compress_run, compress_prepare,
+ * compress_run_prepared, compress_write, compress_copy_writer, and beside these one call
+ * at a time that reads files or writes them. compress_apply, compress_run_recipe and
+ * compress_add_plugin set what is the process's: they wait until no other call runs, and
+ * others wait for them. Each call has threads of its own, so that who answers several
+ * requests at once gives each context its share of the processors.
  *
  * This header is all that the shared library exports. What a version promises:
  * docs/compatibility.md. */
@@ -213,7 +220,8 @@ COMPRESS_API CompressStatus compress_prepare(CompressContext *context,
                                              CompressRunner **out);
 
 /* As compress_run, to the byte; samples of the shapes of the call before take the least
- * time. A runner is used by one thread at a time. */
+ * time. Several threads may run the same runner at once, over the same packed weights,
+ * each in memory of its own for values, which the runner keeps. */
 COMPRESS_API CompressStatus compress_run_prepared(CompressContext *context,
                                                   CompressRunner *runner,
                                                   const CompressTensor *inputs,
@@ -237,7 +245,8 @@ COMPRESS_API CompressStatus compress_generate(CompressContext *context,
                                               const char *prompt, const char *options,
                                               char **text);
 
-/* A language model made ready to write texts, one after the other. */
+/* A language model made ready to write texts, one after the other: calls with the same
+ * writer wait for each other. */
 typedef struct CompressWriter CompressWriter;
 
 /* Makes a model ready to write, as it is now: it may be changed or freed afterwards.
@@ -256,14 +265,21 @@ COMPRESS_API CompressStatus compress_prepare_writer(CompressContext *context,
  * time of what is new in it. `piece`, unless NULL, is given the text piece by piece, as
  * soon as it is certain, in whole characters, on the thread that made the call; it ends
  * the text by returning not 0, is not called again then, and calls nothing of the
- * library. `text`, unless NULL, gets all of it; to be freed with compress_free_text. A
- * writer is used by one thread at a time. Fails with COMPRESS_USAGE for more tokens than
- * its context, too. */
+ * library. `text`, unless NULL, gets all of it; to be freed with compress_free_text.
+ * Fails with COMPRESS_USAGE for more tokens than its context, too. */
 COMPRESS_API CompressStatus compress_write(CompressContext *context,
                                            CompressWriter *writer, const char *prompt,
                                            const char *options,
                                            int (*piece)(void *self, const char *text),
                                            void *self, char **text);
+
+/* Another writer of the same model, tokenizer and context, which has read nothing: it
+ * shares the packed weights, and takes memory for one more text, as of a conversation
+ * beside others. Waits until `writer` is not writing. To be freed with
+ * compress_free_writer, before the other or after. Fails with COMPRESS_MEMORY. */
+COMPRESS_API CompressStatus compress_copy_writer(CompressContext *context,
+                                                 CompressWriter *writer,
+                                                 CompressWriter **out);
 
 /* Frees a writer. NULL is allowed. */
 COMPRESS_API void compress_free_writer(CompressWriter *writer);

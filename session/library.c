@@ -40,9 +40,28 @@ void compress_on_memory(void (*handler)(void *self), void *self) {
 
 /* ---- contexts and calls ---- */
 
-/* Threads, kernels and the linear-algebra library are the process's. A callback that
- * calls again is told so. */
-static pthread_mutex_t one_call = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+/* One call reads and writes files at a time; what is the process's is set by calls that
+ * run alone, for which others wait that have not begun. */
+static pthread_mutex_t files = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t process = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+/* A callback that calls again is told so. */
+static _Thread_local bool in_call;
+
+static void enter(LibraryWork work) {
+    if (work != LIBRARY_COMPUTES) pthread_mutex_lock(&files);
+    if (work == LIBRARY_PASSES)
+        pthread_rwlock_wrlock(&process);
+    else
+        pthread_rwlock_rdlock(&process);
+    in_call = true;
+}
+
+static void leave(LibraryWork work) {
+    in_call = false;
+    pthread_rwlock_unlock(&process);
+    if (work != LIBRARY_COMPUTES) pthread_mutex_unlock(&files);
+}
 
 /* Numbers have a point, whatever the host's locale makes of them. */
 static locale_t plain_locale;
@@ -78,16 +97,19 @@ static bool is_cancelled(void *self) {
     return cancelled;
 }
 
-bool library_begin(LibraryCall *call, CompressContext *context) {
+bool library_begin(LibraryCall *call, CompressContext *context, LibraryWork work) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (!context || pthread_mutex_lock(&one_call) != 0) return false;
+    if (!context || in_call) return false;
     pthread_once(&once, make_locale);
+    pthread_mutex_lock(&context->lock);
+    enter(work);
+    blas_hold();
     *call = (LibraryCall){.context = context,
                           .arena = arena_create(),
                           .diag = diag_create(),
                           .watch = {call, tell_progress, is_cancelled},
-                          .host_locale = uselocale(plain_locale),
-                          .host_threads = blas_hold()};
+                          .work = work,
+                          .host_locale = uselocale(plain_locale)};
     return true;
 }
 
@@ -107,9 +129,10 @@ CompressStatus library_end(LibraryCall *call, Status status) {
     if (out) fclose(out);
     diag_destroy(call->diag);
     arena_destroy(call->arena);
-    blas_release(call->host_threads);
     uselocale(call->host_locale);
-    pthread_mutex_unlock(&one_call);
+    blas_release();
+    leave(call->work);
+    pthread_mutex_unlock(&context->lock);
     return (CompressStatus)status_exit_code(status);
 }
 
@@ -134,12 +157,15 @@ CompressStatus compress_open(CompressContext **out, int threads) {
     *out = NULL;
     if (threads < 0 || (levels && !processor_has(PROCESSOR_V2))) return COMPRESS_USAGE;
     *out = memory_alloc(1, sizeof **out);
+    pthread_mutex_init(&(*out)->lock, NULL);
     (*out)->threads = threads_choose(threads);
     return COMPRESS_OK;
 }
 
 void compress_close(CompressContext *context) {
-    if (context) free(context->messages);
+    if (!context) return;
+    pthread_mutex_destroy(&context->lock);
+    free(context->messages);
     free(context);
 }
 
@@ -162,6 +188,7 @@ void compress_watch(CompressContext *context, void *self,
 CompressModel *library_model(Model *model) {
     CompressModel *own = memory_alloc(1, sizeof *own);
     own->model = model;
+    graph_number(model->graph); /* who reads a graph that is numbered writes nothing */
     return own;
 }
 
@@ -178,7 +205,7 @@ CompressStatus compress_load(CompressContext *context, const char *path,
                              CompressModel **out) {
     LibraryCall call;
     if (out) *out = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
     return library_end(&call, load_model(&call, path, out));
 }
 
@@ -206,7 +233,7 @@ static Status save_model(const LibraryCall *call, const CompressModel *own,
 CompressStatus compress_save(CompressContext *context, const CompressModel *model,
                              const char *path, const char *options) {
     LibraryCall call;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
     return library_end(&call, save_model(&call, model, path, options));
 }
 
@@ -239,7 +266,7 @@ CompressStatus compress_inspect(CompressContext *context, const CompressModel *m
                                 char **json) {
     LibraryCall call;
     if (json) *json = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
     return library_end(&call, inspect_model(&call, model, json));
 }
 

@@ -7,8 +7,10 @@
 #include "session/compress.h"
 
 #include <locale.h>
+#include <pthread.h>
 
 struct CompressContext {
+    pthread_mutex_t lock; /* during a call */
     int threads;
     char *messages; /* of the latest call; NULL = none */
     void *self;     /* of compress_watch */
@@ -20,6 +22,13 @@ struct CompressModel {
     Model *model;
 };
 
+/* What a call does, and so which others may run at the same time. */
+typedef enum LibraryWork {
+    LIBRARY_COMPUTES, /* with models that nobody changes: any but passes */
+    LIBRARY_MODELS,   /* reads and writes files, which children do: any that compute */
+    LIBRARY_PASSES    /* sets what is the process's: none */
+} LibraryWork;
+
 /* One call of a function of the library. */
 typedef struct LibraryCall {
     CompressContext *context;
@@ -27,15 +36,14 @@ typedef struct LibraryCall {
     Diag *diag;
     Watch watch; /* the context's */
 
-    /* what the host has, and gets back */
-    locale_t host_locale;
-    int host_threads; /* of the linear-algebra library */
+    LibraryWork work;
+    locale_t host_locale; /* which the host gets back */
 } LibraryCall;
 
-/* Begins a call, when no other one runs in the process; to be ended. The watch refers to
+/* Begins a call, as soon as those that run allow; to be ended. The watch refers to
  * `call`, which stays where it is. False: there is no context, or the calling thread is
  * in a call already. */
-bool library_begin(LibraryCall *call, CompressContext *context);
+bool library_begin(LibraryCall *call, CompressContext *context, LibraryWork work);
 
 /* Around a call of a function of the host: it has its own locale. */
 void library_leave(const LibraryCall *call);
@@ -53,7 +61,8 @@ CompressStatus library_end(LibraryCall *call, Status status);
 Status library_options(Tree **out, const LibraryCall *call, const char *name,
                        const char *text);
 
-/* A model of the library, which takes over `model`; and a text, likewise. */
+/* A model of the library, which takes over `model`, ready to be read by several threads;
+ * and a text of a tree. */
 CompressModel *library_model(Model *model);
 char *library_json(const Tree *tree);
 

@@ -49,6 +49,7 @@ static Status run_steps(Session *session, Model *model, Diag *diag) {
     TRY(session_run(session, diag));
     companions_give(session);
     model_swap(model, session->model);
+    graph_number(model->graph);
     return STATUS_OK;
 }
 
@@ -87,7 +88,7 @@ CompressStatus compress_apply(CompressContext *context, CompressModel *model,
                               const char *passes, char **report) {
     LibraryCall call;
     if (report) *report = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_PASSES)) return COMPRESS_USAGE;
     return library_end(&call, apply(&call, model, passes, report));
 }
 
@@ -144,7 +145,7 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
     LibraryCall call;
     if (out) *out = NULL;
     if (report) *report = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_PASSES)) return COMPRESS_USAGE;
     SessionOptions options = {
         .recipe = path, .threads = context->threads, .watch = &call.watch};
     return library_end(&call, run_file(&call, &options, sets, count, out, report));
@@ -152,7 +153,7 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
 
 CompressStatus compress_add_plugin(CompressContext *context, const char *path) {
     LibraryCall call;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_PASSES)) return COMPRESS_USAGE;
     Status status = library_need(&call, path, "path");
     if (status == STATUS_OK) status = plugin_load(path, call.diag);
     return library_end(&call, status);

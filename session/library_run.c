@@ -82,29 +82,74 @@ static Status give_results(const GraphResults *results, CompressTensor **outputs
 struct CompressRunner {
     Model *model; /* a copy */
     Node **nodes; /* its outputs */
-    Forward *forward;
+
+    /* one for each of the most calls that there were at once, with the same weights */
+    const Forward *first; /* NULL = it is not ready */
+    Forward **idle;       /* those that no call has */
+    int idle_count, count;
+    pthread_mutex_t lock; /* of these */
 };
 
 static void runner_close(CompressRunner *runner) {
-    forward_close(runner->forward);
+    for (int i = 0; i < runner->idle_count; i++) forward_close(runner->idle[i]);
+    free(runner->idle);
     free(runner->nodes);
     model_destroy(runner->model);
+    pthread_mutex_destroy(&runner->lock);
 }
 
 static void runner_open(CompressRunner *runner, Model *model) {
     *runner = (CompressRunner){.model = model_copy(model)};
+    pthread_mutex_init(&runner->lock, NULL);
     const Graph *graph = runner->model->graph;
     runner->nodes = memory_alloc((size_t)graph->output_count + 1, sizeof *runner->nodes);
     for (int i = 0; i < graph->output_count; i++)
         runner->nodes[i] = graph->outputs[i].node;
 }
 
+static void give_forward(CompressRunner *runner, Forward *forward) {
+    pthread_mutex_lock(&runner->lock);
+    runner->idle[runner->idle_count++] = forward;
+    pthread_mutex_unlock(&runner->lock);
+}
+
 /* Makes it ready for about so many runs of the graph, unless it is. */
 static Status runner_make_ready(CompressRunner *runner, int64_t runs, Diag *diag) {
     Graph *graph = runner->model->graph;
-    if (runner->forward) return STATUS_OK;
-    return forward_open(&runner->forward, graph, runner->nodes, graph->output_count, runs,
-                        diag);
+    Forward *forward = NULL;
+    if (runner->first) return STATUS_OK;
+    const Status status =
+        forward_open(&forward, graph, runner->nodes, graph->output_count, runs, diag);
+    runner->first = forward;
+    runner->count = 1;
+    runner->idle = memory_alloc(1, sizeof *runner->idle);
+    give_forward(runner, forward);
+    return status;
+}
+
+/* One that no other call has, until it is given back. */
+static Forward *take_forward(CompressRunner *runner) {
+    Forward *forward;
+    pthread_mutex_lock(&runner->lock);
+    if (runner->idle_count > 0) {
+        forward = runner->idle[--runner->idle_count];
+    } else {
+        forward = forward_beside(runner->first);
+        runner->count++;
+        runner->idle =
+            memory_grow(runner->idle, (size_t)runner->count, sizeof *runner->idle);
+    }
+    pthread_mutex_unlock(&runner->lock);
+    return forward;
+}
+
+static Status compute(const LibraryCall *call, CompressRunner *runner,
+                      GraphResults *results, const Batches *data) {
+    Forward *forward = take_forward(runner);
+    const Status status = graph_results_compute_by(
+        results, forward, data, call->context->threads, &call->watch, call->diag);
+    give_forward(runner, forward);
+    return status;
 }
 
 /* Computes all outputs, which must be real, for samples. */
@@ -123,10 +168,7 @@ static Status run_samples(const LibraryCall *call, CompressRunner *runner,
     if (status == STATUS_OK)
         status = runner_make_ready(
             runner, (data->count + RESULTS_SAMPLES - 1) / RESULTS_SAMPLES, call->diag);
-    if (status == STATUS_OK)
-        status =
-            graph_results_compute_by(results, runner->forward, data,
-                                     call->context->threads, &call->watch, call->diag);
+    if (status == STATUS_OK) status = compute(call, runner, results, data);
     batches_destroy(data);
     return status;
 }
@@ -161,15 +203,15 @@ CompressStatus compress_run(CompressContext *context, const CompressModel *model
                             const CompressTensor *inputs, size_t count,
                             CompressTensor **outputs, size_t *output_count) {
     LibraryCall call;
-    CompressRunner runner = {0};
+    CompressRunner runner;
     if (outputs) *outputs = NULL;
     if (output_count) *output_count = 0;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_COMPUTES)) return COMPRESS_USAGE;
     Status status =
         check_run(&call, model, "model", inputs, count, outputs, output_count);
-    if (status == STATUS_OK) runner_open(&runner, model->model);
-    if (status == STATUS_OK)
-        status = run_inputs(&call, &runner, inputs, (int)count, outputs, output_count);
+    if (status != STATUS_OK) return library_end(&call, status);
+    runner_open(&runner, model->model);
+    status = run_inputs(&call, &runner, inputs, (int)count, outputs, output_count);
     runner_close(&runner);
     return library_end(&call, status);
 }
@@ -178,7 +220,7 @@ CompressStatus compress_prepare(CompressContext *context, const CompressModel *m
                                 CompressRunner **out) {
     LibraryCall call;
     if (out) *out = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_COMPUTES)) return COMPRESS_USAGE;
     Status status = library_need(&call, model, "model");
     if (status == STATUS_OK) status = library_need(&call, out, "out");
     if (status != STATUS_OK) return library_end(&call, status);
@@ -198,7 +240,7 @@ CompressStatus compress_run_prepared(CompressContext *context, CompressRunner *r
     LibraryCall call;
     if (outputs) *outputs = NULL;
     if (output_count) *output_count = 0;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_COMPUTES)) return COMPRESS_USAGE;
     Status status =
         check_run(&call, runner, "runner", inputs, count, outputs, output_count);
     if (status == STATUS_OK)

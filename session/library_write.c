@@ -7,6 +7,7 @@
 #include "session/user_inputs.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,16 +16,30 @@
 
 enum { CONTEXT = 2048, MADE = 128 }; /* tokens, unless the caller says otherwise */
 
-struct CompressWriter {
+/* What the writers of a model share. */
+typedef struct Written {
+    atomic_int references;
     Model *model; /* a copy */
     Tokenizer *tokenizer;
+} Written;
+
+struct CompressWriter {
+    Written *of;
     int64_t context; /* most tokens; 0 = not known yet */
     Decoder *decoder;
     int threads;     /* of it */
     pid_t owner;     /* the process that has them */
     int32_t *tokens; /* that it has read */
     int64_t room;    /* for so many */
+    pthread_mutex_t lock;
 };
+
+static void drop_written(Written *of) {
+    if (atomic_fetch_sub(&of->references, 1) > 1) return;
+    tokenizer_destroy(of->tokenizer);
+    model_destroy(of->model);
+    free(of);
+}
 
 /* Threads of another process are not here to be ended. */
 static void drop_decoder(CompressWriter *writer) {
@@ -35,28 +50,53 @@ static void drop_decoder(CompressWriter *writer) {
 static void writer_close(CompressWriter *writer) {
     drop_decoder(writer);
     free(writer->tokens);
-    tokenizer_destroy(writer->tokenizer);
-    model_destroy(writer->model);
+    drop_written(writer->of);
+    pthread_mutex_destroy(&writer->lock);
 }
 
-static Status writer_open(CompressWriter *writer, const LibraryCall *call, Model *model,
-                          const char *tokenizer) {
-    *writer = (CompressWriter){.model = model_copy(model)};
-    return user_tokenizer_read(&writer->tokenizer, tokenizer, writer->model, "the model",
+static void writer_open(CompressWriter *writer, Written *of, int64_t context) {
+    *writer = (CompressWriter){.of = of, .context = context};
+    pthread_mutex_init(&writer->lock, NULL);
+    atomic_fetch_add(&of->references, 1);
+}
+
+static Status writer_of_model(CompressWriter *writer, const LibraryCall *call,
+                              Model *model, const char *tokenizer) {
+    Written *of = memory_alloc(1, sizeof *of);
+    of->model = model_copy(model);
+    writer_open(writer, of, 0);
+    return user_tokenizer_read(&of->tokenizer, tokenizer, of->model, "the model",
                                call->diag);
 }
 
-/* Makes the decoder, unless it is there. */
-static Status make_ready(CompressWriter *writer, const LibraryCall *call) {
+/* With the weights of the decoder `like`; NULL = packs them. */
+static Status open_decoder(Decoder **out, const CompressWriter *writer,
+                           const Decoder *like, const LibraryCall *call) {
+    const DecodeOptions options = {.capacity = writer->context,
+                                   .threads = call->context->threads};
+    if (like) return decoder_create_beside(out, like, options.threads, call->diag);
+    TRY(decoder_create(out, writer->of->model->graph, &options, call->diag));
+    return prompt_check_vocabulary(writer->of->model, decoder_vocabulary(*out),
+                                   writer->of->tokenizer, call->diag);
+}
+
+/* Makes the decoder, unless it is there and has the call's threads. */
+static Status make_ready(CompressWriter *writer, const Decoder *like,
+                         const LibraryCall *call) {
     const int threads = call->context->threads;
-    if (writer->threads != threads || writer->owner != getpid()) drop_decoder(writer);
-    if (writer->decoder) return STATUS_OK;
-    const DecodeOptions options = {.capacity = writer->context, .threads = threads};
+    Decoder *made = NULL;
+    if (writer->decoder && writer->threads == threads && writer->owner == getpid())
+        return STATUS_OK;
+    const Status status = open_decoder(&made, writer, like, call);
+    if (status != STATUS_OK) {
+        decoder_destroy(made);
+        return status;
+    }
+    drop_decoder(writer);
+    writer->decoder = made;
     writer->threads = threads;
     writer->owner = getpid();
-    TRY(decoder_create(&writer->decoder, writer->model->graph, &options, call->diag));
-    return prompt_check_vocabulary(writer->model, decoder_vocabulary(writer->decoder),
-                                   writer->tokenizer, call->diag);
+    return STATUS_OK;
 }
 
 /* ---- a text ---- */
@@ -127,13 +167,13 @@ static Status check_context(const Writing *w) {
 
 static Status find_prompt(Writing *w, const char *prompt) {
     LibraryCall *call = w->call;
-    TRY(prompt_tokens(&w->prompt, &w->prompt_count, call->arena, w->writer->tokenizer,
+    TRY(prompt_tokens(&w->prompt, &w->prompt_count, call->arena, w->writer->of->tokenizer,
                       (TextSpan){prompt, strlen(prompt)}, LOC_FILE("prompt"),
                       call->diag));
     if (w->keys.max_tokens == 0) w->keys.max_tokens = usual_tokens(w);
     TRY(check_context(w));
-    return prompt_check_positions(w->writer->model, w->prompt_count, w->keys.max_tokens,
-                                  call->diag);
+    return prompt_check_positions(w->writer->of->model, w->prompt_count,
+                                  w->keys.max_tokens, call->diag);
 }
 
 /* Notes tokens that the decoder reads behind those that it has. */
@@ -194,7 +234,7 @@ static Status make_tokens(Writing *w) {
     Decoder *decoder = w->writer->decoder;
     const int64_t most = w->keys.max_tokens;
     int32_t ends[2];
-    made_text_ends(ends, &w->keys.stop, w->writer->tokenizer);
+    made_text_ends(ends, &w->keys.stop, w->writer->of->tokenizer);
     Ticker ticker = {.watch = &w->call->watch};
     for (int64_t made = 0; made < most && !w->text.stopped; made++) {
         ticker_progress(&ticker, made, most, NAN, false);
@@ -220,15 +260,15 @@ static Status write_text(Writing *w) {
                                .min_p = keys->min_p,
                                .repetition_penalty = keys->repetition_penalty,
                                .seed = (uint64_t)keys->seed};
-    TRY(make_ready(w->writer, w->call));
+    TRY(make_ready(w->writer, w->writer->decoder, w->call));
     decoder_watch(w->writer->decoder, &w->call->watch);
     w->sampler = sampler_create(decoder_vocabulary(w->writer->decoder));
     sampler_start(w->sampler, &sampling);
     sampler_see(w->sampler, w->prompt, w->prompt_count);
     Status status = read_prompt(w);
     if (status == STATUS_OK)
-        status = made_text_start(&w->text, w->writer->tokenizer, &keys->stop, w->prompt,
-                                 w->prompt_count, w->call->diag);
+        status = made_text_start(&w->text, w->writer->of->tokenizer, &keys->stop,
+                                 w->prompt, w->prompt_count, w->call->diag);
     if (status == STATUS_OK) status = make_tokens(w);
     decoder_watch(w->writer->decoder, NULL);
     return status;
@@ -252,15 +292,15 @@ static Status writing_end(Writing *w, Status status, char **text) {
 CompressStatus compress_generate(CompressContext *context, const CompressModel *model,
                                  const char *prompt, const char *options, char **text) {
     LibraryCall call;
-    CompressWriter writer = {0};
+    CompressWriter writer;
     Writing w = {.call = &call, .writer = &writer};
     if (text) *text = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
     Status status = library_need(&call, model, "model");
     if (status == STATUS_OK) status = library_need(&call, text, "text");
     if (status == STATUS_OK) status = bind_keys(&w, generate_fields, options);
-    if (status == STATUS_OK)
-        status = writer_open(&writer, &call, model->model, w.keys.tokenizer);
+    if (status != STATUS_OK) return library_end(&call, status);
+    status = writer_of_model(&writer, &call, model->model, w.keys.tokenizer);
     if (status == STATUS_OK) status = find_prompt(&w, prompt ? prompt : "");
     writer.context = w.prompt_count + w.keys.max_tokens;
     if (status == STATUS_OK) status = write_text(&w);
@@ -278,33 +318,62 @@ static const Field writer_fields[] = {
     F_INT(WriterKeys, context, 1, 1000000000, "most tokens of a prompt and its text"),
     F_STRING(WriterKeys, tokenizer, "path of the tokenizer", .nullable = true), F_END};
 
-static Status prepare_writer(CompressWriter *writer, const LibraryCall *call,
-                             Model *model, const char *options) {
+static Status bind_writer(WriterKeys *keys, const LibraryCall *call, const Model *model,
+                          const char *options) {
     Tree *map;
     const int64_t positions = prompt_positions(model);
-    WriterKeys keys = {.context = positions < CONTEXT ? positions : CONTEXT};
+    *keys = (WriterKeys){.context = positions < CONTEXT ? positions : CONTEXT};
     TRY(library_options(&map, call, "options", options));
-    TRY(fields_bind(writer_fields, map, &keys, call->arena, STATUS_USAGE, call->diag));
-    TRY(writer_open(writer, call, model, keys.tokenizer));
-    writer->context = keys.context;
-    return make_ready(writer, call);
+    return fields_bind(writer_fields, map, keys, call->arena, STATUS_USAGE, call->diag);
+}
+
+/* Hands a writer out, once it is ready. */
+static Status give_writer(CompressWriter **out, CompressWriter *writer,
+                          const Decoder *like, const LibraryCall *call, Status status) {
+    if (status == STATUS_OK) status = make_ready(writer, like, call);
+    if (status == STATUS_OK)
+        *out = writer;
+    else
+        compress_free_writer(writer);
+    return status;
 }
 
 CompressStatus compress_prepare_writer(CompressContext *context,
                                        const CompressModel *model, const char *options,
                                        CompressWriter **out) {
     LibraryCall call;
+    WriterKeys keys;
     if (out) *out = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
     Status status = library_need(&call, model, "model");
     if (status == STATUS_OK) status = library_need(&call, out, "out");
+    if (status == STATUS_OK) status = bind_writer(&keys, &call, model->model, options);
     if (status != STATUS_OK) return library_end(&call, status);
     CompressWriter *writer = memory_alloc(1, sizeof *writer);
-    status = prepare_writer(writer, &call, model->model, options);
-    if (status == STATUS_OK)
-        *out = writer;
-    else
-        compress_free_writer(writer);
+    status = writer_of_model(writer, &call, model->model, keys.tokenizer);
+    writer->context = keys.context;
+    return library_end(&call, give_writer(out, writer, NULL, &call, status));
+}
+
+/* With the weights of `like`, which may be writing. */
+static Status copy_writer(CompressWriter **out, CompressWriter *like,
+                          const LibraryCall *call) {
+    CompressWriter *writer = memory_alloc(1, sizeof *writer);
+    writer_open(writer, like->of, like->context);
+    pthread_mutex_lock(&like->lock);
+    const Status status = give_writer(out, writer, like->decoder, call, STATUS_OK);
+    pthread_mutex_unlock(&like->lock);
+    return status;
+}
+
+CompressStatus compress_copy_writer(CompressContext *context, CompressWriter *writer,
+                                    CompressWriter **out) {
+    LibraryCall call;
+    if (out) *out = NULL;
+    if (!library_begin(&call, context, LIBRARY_COMPUTES)) return COMPRESS_USAGE;
+    Status status = library_need(&call, writer, "writer");
+    if (status == STATUS_OK) status = library_need(&call, out, "out");
+    if (status == STATUS_OK) status = copy_writer(out, writer, &call);
     return library_end(&call, status);
 }
 
@@ -315,11 +384,14 @@ CompressStatus compress_write(CompressContext *context, CompressWriter *writer,
     LibraryCall call;
     Writing w = {.call = &call, .writer = writer, .piece = piece, .self = self};
     if (text) *text = NULL;
-    if (!library_begin(&call, context)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_COMPUTES)) return COMPRESS_USAGE;
     Status status = library_need(&call, writer, "writer");
     if (status == STATUS_OK) status = bind_keys(&w, write_fields, options);
-    if (status == STATUS_OK) status = find_prompt(&w, prompt ? prompt : "");
+    if (status != STATUS_OK) return library_end(&call, status);
+    pthread_mutex_lock(&writer->lock);
+    status = find_prompt(&w, prompt ? prompt : "");
     if (status == STATUS_OK) status = write_text(&w);
+    pthread_mutex_unlock(&writer->lock);
     return library_end(&call, writing_end(&w, status, text));
 }
 

@@ -39,7 +39,8 @@ typedef struct PlacedStep {
 } PlacedStep;
 
 struct Decoder {
-    StepGraph *graph;
+    Arena *arena;
+    StepGraph *graph;      /* which others may run as well */
     DecodeOptions options; /* threads: the number there are */
     Team *team;
     PlacedStep *steps;
@@ -138,13 +139,13 @@ static const void *token_operand(const Decoder *decoder, const TokenOperand *in,
  * its kernels. */
 static void make_calls(Decoder *decoder, int thread, int64_t scratch) {
     const StepGraph *g = decoder->graph;
-    StepCall *calls = ARENA_ARRAY(g->arena, StepCall, (size_t)g->step_count);
+    StepCall *calls = ARENA_ARRAY(decoder->arena, StepCall, (size_t)g->step_count);
     decoder->call[thread] = calls;
     for (int s = 0; s < g->step_count; s++) {
         const TokenStep *step = &g->steps[s];
         const Buf *state = decoder->steps[s].state;
         const int count = step->node->in_count;
-        const void **in = ARENA_ARRAY(g->arena, const void *, (size_t)count);
+        const void **in = ARENA_ARRAY(decoder->arena, const void *, (size_t)count);
         for (int i = 0; i < count; i++)
             in[i] = token_operand(decoder, &step->in[i], thread);
         calls[s] = (StepCall){.node = step->node,
@@ -173,9 +174,10 @@ static Status create_states(Decoder *decoder, Diag *diag) {
 /* Shares the steps out, places values, allocates them and the states, makes the calls. */
 static Status lay_out(Decoder *decoder, Diag *diag) {
     const StepGraph *g = decoder->graph;
-    ValuePool shared = value_pool_open(g), own = value_pool_open(g);
-    ValuePool block = value_pool_open(g);
-    decoder->steps = ARENA_ARRAY(g->arena, PlacedStep, (size_t)g->step_count);
+    Arena *arena = decoder->arena;
+    ValuePool shared = value_pool_open(arena, g), own = value_pool_open(arena, g);
+    ValuePool block = value_pool_open(arena, g);
+    decoder->steps = ARENA_ARRAY(arena, PlacedStep, (size_t)g->step_count);
     share_out(decoder);
     place(decoder, &shared, &own, &block);
     TRY(create_states(decoder, diag));
@@ -185,8 +187,8 @@ static Status lay_out(Decoder *decoder, Diag *diag) {
     const int64_t scratch = step_graph_scratch(g, BLOCK_TOKENS);
     const size_t bytes = (size_t)(own.floats + scratch) * size;
     const int threads = decoder->options.threads;
-    decoder->own = ARENA_ARRAY(g->arena, Buf *, (size_t)threads);
-    decoder->call = ARENA_ARRAY(g->arena, StepCall *, (size_t)threads);
+    decoder->own = ARENA_ARRAY(arena, Buf *, (size_t)threads);
+    decoder->call = ARENA_ARRAY(arena, StepCall *, (size_t)threads);
     for (int i = 0; i < threads; i++) {
         TRY(buf_create(&decoder->own[i], bytes, diag));
         make_calls(decoder, i, own.floats);
@@ -323,39 +325,52 @@ Status decoder_step(Decoder *decoder, int32_t token, Diag *diag) {
 
 /* ---- making ---- */
 
-static Status decoder_fill(Decoder *decoder, Graph *graph, Diag *diag) {
-    const DecodeOptions *options = &decoder->options;
-    if (options->capacity < 1)
-        return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
-                         "expected room for at least 1 token, found %lld",
-                         (long long)options->capacity);
-    for (int i = 0; i < BLOCK_TOKENS; i++) decoder->ones[i] = 1;
-    const StepGraphOptions steps = {.capacity = options->capacity,
-                                    .weights = options->weights};
-    TRY(step_graph_create(&decoder->graph, graph, &steps, diag));
-    TRY(lay_out(decoder, diag));
-    return team_create(&decoder->team, options->threads, diag);
-}
-
-void decoder_watch(Decoder *decoder, const Watch *watch) {
-    decoder->ticker.watch = watch;
-}
-
-Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
-                      Diag *diag) {
+/* Takes over a reference to the graph. */
+static Status open_decoder(Decoder **out, StepGraph *graph, const DecodeOptions *options,
+                           Diag *diag) {
     Decoder *decoder = memory_alloc(1, sizeof *decoder);
+    decoder->arena = arena_create();
+    decoder->graph = graph;
     decoder->options = *options;
     decoder->ticker.watch = options->watch;
     long threads =
         options->threads > 0 ? options->threads : sysconf(_SC_NPROCESSORS_ONLN);
     if (threads < 1) threads = 1; /* sysconf may not know */
     decoder->options.threads = (int)(threads < THREADS_MAX ? threads : THREADS_MAX);
-    const Status status = decoder_fill(decoder, graph, diag);
+    for (int i = 0; i < BLOCK_TOKENS; i++) decoder->ones[i] = 1;
+    Status status = lay_out(decoder, diag);
+    if (status == STATUS_OK)
+        status = team_create(&decoder->team, decoder->options.threads, diag);
     if (status == STATUS_OK)
         *out = decoder;
     else
         decoder_destroy(decoder);
     return status;
+}
+
+Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
+                      Diag *diag) {
+    StepGraph *steps = NULL;
+    if (options->capacity < 1)
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                         "expected room for at least 1 token, found %lld",
+                         (long long)options->capacity);
+    const StepGraphOptions how = {.capacity = options->capacity,
+                                  .weights = options->weights};
+    TRY(step_graph_create(&steps, graph, &how, diag));
+    return open_decoder(out, steps, options, diag);
+}
+
+Status decoder_create_beside(Decoder **out, const Decoder *decoder, int threads,
+                             Diag *diag) {
+    DecodeOptions options = decoder->options;
+    options.threads = threads;
+    options.watch = NULL;
+    return open_decoder(out, step_graph_retain(decoder->graph), &options, diag);
+}
+
+void decoder_watch(Decoder *decoder, const Watch *watch) {
+    decoder->ticker.watch = watch;
 }
 
 void decoder_destroy(Decoder *decoder) {
@@ -368,6 +383,7 @@ void decoder_destroy(Decoder *decoder) {
     buf_release(decoder->shared);
     buf_release(decoder->block);
     step_graph_destroy(decoder->graph);
+    arena_destroy(decoder->arena);
     free(decoder);
 }
 

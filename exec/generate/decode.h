@@ -26,6 +26,14 @@ typedef struct Decoder Decoder;
  * causal, a capacity beyond the position table. The graph must outlive it, unchanged. */
 Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
                       Diag *diag);
+
+/* Another decoder with the same weights, graph and options, on so many threads, which has
+ * read nothing yet: the two may run at the same time. Nobody watches it. Fails with
+ * STATUS_MEMORY. */
+Status decoder_create_beside(Decoder **out, const Decoder *decoder, int threads,
+                             Diag *diag);
+
+/* NULL is allowed. */
 void decoder_destroy(Decoder *decoder);
 
 /* Has somebody else asked from now on; NULL = nobody. */

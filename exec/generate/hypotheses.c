@@ -88,7 +88,7 @@ static Status check_inputs(const Graph *graph, Diag *diag) {
 /* Places of values, which take memory in turn, and of states, which do not. */
 static void place_steps(Seq2Seq *model) {
     const StepGraph *g = model->graph;
-    ValuePool pool = value_pool_open(g);
+    ValuePool pool = value_pool_open(g->arena, g);
     model->steps = ARENA_ARRAY(g->arena, RowStep, (size_t)g->step_count);
     for (int s = 0; s < g->step_count; s++) {
         const TokenStep *step = &g->steps[s];

@@ -67,7 +67,7 @@ static size_t round_up(size_t bytes) {
 /* Places of values, which take memory in turn, and of states, which do not. */
 static void place(Sequences *s) {
     const StepGraph *g = s->graph;
-    ValuePool pool = value_pool_open(g);
+    ValuePool pool = value_pool_open(g->arena, g);
     s->steps = ARENA_ARRAY(g->arena, SequenceStep, (size_t)g->step_count);
     for (int i = 0; i < g->step_count; i++) {
         const TokenStep *step = &g->steps[i];

@@ -335,6 +335,7 @@ Status step_graph_create(StepGraph **out, Graph *graph, const StepGraphOptions *
                          Diag *diag) {
     StepGraph *g = memory_alloc(1, sizeof *g);
     *g = (StepGraph){.arena = arena_create(), .graph = graph, .options = *options};
+    atomic_init(&g->references, 1);
     const Status status = fill(g, diag);
     if (status == STATUS_OK)
         *out = g;
@@ -343,8 +344,15 @@ Status step_graph_create(StepGraph **out, Graph *graph, const StepGraphOptions *
     return status;
 }
 
+StepGraph *step_graph_retain(StepGraph *graph) {
+    atomic_fetch_add_explicit(&graph->references, 1, memory_order_relaxed);
+    return graph;
+}
+
 void step_graph_destroy(StepGraph *graph) {
-    if (!graph) return;
+    if (!graph ||
+        atomic_fetch_sub_explicit(&graph->references, 1, memory_order_acq_rel) > 1)
+        return;
     buf_release(graph->weights);
     arena_destroy(graph->arena);
     free(graph);
@@ -376,9 +384,9 @@ int64_t step_graph_scratch(const StepGraph *graph, int64_t count) {
 
 /* ---- memory for values ---- */
 
-ValuePool value_pool_open(const StepGraph *graph) {
-    return (ValuePool){
-        .slots = ARENA_ARRAY(graph->arena, ValueSlot, (size_t)graph->step_count + 1)};
+ValuePool value_pool_open(Arena *arena, const StepGraph *graph) {
+    return (ValuePool){.slots =
+                           ARENA_ARRAY(arena, ValueSlot, (size_t)graph->step_count + 1)};
 }
 
 int64_t value_pool_take(ValuePool *pool, int64_t floats, int now, int until) {

@@ -12,6 +12,8 @@
 #include "exec/generate/step.h"
 #include "ir/arena.h"
 
+#include <stdatomic.h>
+
 /* Most operands of a step. */
 enum { STEP_OPERANDS_MAX = 12 };
 
@@ -62,7 +64,8 @@ typedef struct StepGraphOptions {
 } StepGraphOptions;
 
 typedef struct StepGraph {
-    Arena *arena; /* also for arrays of who runs the steps */
+    atomic_int references;
+    Arena *arena; /* also for arrays of one who alone runs the steps */
     Graph *graph;
     StepGraphOptions options;
     const Node *ids, *logits;
@@ -87,6 +90,10 @@ typedef struct StepGraph {
  * outlive it, unchanged. */
 Status step_graph_create(StepGraph **out, Graph *graph, const StepGraphOptions *options,
                          Diag *diag);
+
+/* Another reference; step_graph_destroy drops one. Who runs the steps changes nothing of
+ * it, so that several may at once. */
+StepGraph *step_graph_retain(StepGraph *graph);
 
 /* NULL is allowed. */
 void step_graph_destroy(StepGraph *graph);
@@ -114,8 +121,8 @@ typedef struct ValuePool {
     int64_t floats; /* of all of them */
 } ValuePool;
 
-/* Empty memory with room for the values of a graph; the slots lie in its arena. */
-ValuePool value_pool_open(const StepGraph *graph);
+/* Empty memory with room for the values of a graph; the slots lie in the arena. */
+ValuePool value_pool_open(Arena *arena, const StepGraph *graph);
 
 /* Memory from time `now` until `until`: the smallest free slot that is large enough, or a
  * new one. Returns its place, in floats. */

@@ -23,14 +23,25 @@ void blas_init(void) {
     pthread_once(&once, hold_library);
 }
 
-int blas_hold(void) {
-    const int threads = openblas_get_num_threads();
-    openblas_set_num_threads(1);
-    return threads;
+static struct {
+    pthread_mutex_t lock;
+    int count;   /* of those who hold it */
+    int threads; /* before the first of them */
+} held = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void blas_hold(void) {
+    pthread_mutex_lock(&held.lock);
+    if (held.count++ == 0) {
+        held.threads = openblas_get_num_threads();
+        openblas_set_num_threads(1);
+    }
+    pthread_mutex_unlock(&held.lock);
 }
 
-void blas_release(int threads) {
-    if (threads != 1) openblas_set_num_threads(threads);
+void blas_release(void) {
+    pthread_mutex_lock(&held.lock);
+    if (--held.count == 0 && held.threads != 1) openblas_set_num_threads(held.threads);
+    pthread_mutex_unlock(&held.lock);
 }
 
 /* Of a library with kernels for many processors, which exports them; they are in no

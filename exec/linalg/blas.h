@@ -12,10 +12,11 @@
  * program where it cannot. Further calls do nothing. */
 void blas_init(void);
 
-/* The same for the time of a call of a host's that uses the library as well: returns the
- * number of threads that it had, which blas_release gives back. */
-int blas_hold(void);
-void blas_release(int threads);
+/* The same for the time of a call of a host's that uses the library as well, and gets
+ * back the number of threads that it had with the release. Several threads may hold it:
+ * the first and the last count. */
+void blas_hold(void);
+void blas_release(void);
 
 /* Has the library use the kernels `core` ("SkylakeX"; NULL = leave it) where those that
  * it chose by itself are its oldest. That is what it does on every processor that is

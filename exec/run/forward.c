@@ -123,12 +123,25 @@ static void open_plans(Forward *f, const Batches *data,
                                  PLAN_CACHE_BYTES);
 }
 
-Status forward_open(Forward **out, Graph *graph, Node *const *results, int result_count,
-                    int64_t runs, Diag *diag) {
-    Forward *f = *out = memory_alloc(1, sizeof *f);
+static Forward *forward_new(Graph *graph, Node *const *results, int result_count) {
+    Forward *f = memory_alloc(1, sizeof *f);
     *f = (Forward){.graph = graph, .results = results, .result_count = result_count};
     f->values = memory_alloc((size_t)result_count + 1, sizeof *f->values);
-    return params_create_packed(&f->params, graph, runs, diag);
+    return f;
+}
+
+/* Plans write nothing to a graph that is numbered. */
+Status forward_open(Forward **out, Graph *graph, Node *const *results, int result_count,
+                    int64_t runs, Diag *diag) {
+    graph_number(graph);
+    *out = forward_new(graph, results, result_count);
+    return params_create_packed(&(*out)->params, graph, runs, diag);
+}
+
+Forward *forward_beside(const Forward *f) {
+    Forward *beside = forward_new(f->graph, f->results, f->result_count);
+    beside->params = params_retain(f->params);
+    return beside;
 }
 
 void forward_close(Forward *f) {

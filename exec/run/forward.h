@@ -33,10 +33,14 @@ typedef struct Forward Forward;
 Status forward_open(Forward **out, Graph *graph, Node *const *results, int result_count,
                     int64_t runs, Diag *diag);
 
+/* Another one of the same graph and weights, with plans and memory of its own: the two
+ * may run at the same time, in two threads. To be closed as well, in any order. */
+Forward *forward_beside(const Forward *f);
+
 /* NULL is allowed. */
 void forward_close(Forward *f);
 
-/* As forward_batches. One call at a time. */
+/* As forward_batches. One call of each at a time. */
 Status forward_over(Forward *f, const Batches *data, int64_t limit, int64_t batch_size,
                     int threads, const Watch *watch, ForwardSink sink, void *self,
                     Diag *diag);

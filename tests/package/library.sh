@@ -58,6 +58,15 @@ printf 'the king\nand the queen\n' | ./chat "$models/llama_shakespeare.h5" "{tok
 [ "the king
 $(head -1 said)" = "$(cat first.txt)" ] || { cat first.txt said; fail "another conversation"; }
 
+# Several threads answer at once, in whatever order, what one does.
+cc -std=c11 -Wall -Wextra -Werror serve.c $(pkg-config --cflags --libs compress) -pthread -o serve
+for i in $(seq 40); do echo "$((i % 7 + 2)) 7 5 $((i % 3 + 3))"; done >lines
+./serve "$models/llama_shakespeare.h5" 1 <lines >one.txt
+./serve "$models/llama_shakespeare.h5" 4 <lines | sort -n >four.txt
+[ "$(wc -l <one.txt)" = 40 ] || { cat one.txt; fail "lines without an answer"; }
+cmp one.txt four.txt || fail "other answers on four threads"
+[ "$(cut -d' ' -f3 one.txt | sort -u | wc -l)" -gt 5 ] || fail "one answer to all lines"
+
 # By CMake, both.
 cat >CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.16)
