@@ -155,8 +155,8 @@ static void print_resolved(const Recipe *recipe, bool json) {
 
 /* Whether a data set could not be opened. */
 static bool data_is_missing(const Session *session) {
-    for (int i = 0; i < session->data_count; i++)
-        if (!session->data[i].batches) return !session->options.without_data;
+    for (int i = 0; i < session->data.count; i++)
+        if (!session->data.entries[i].batches) return !session->options.without_data;
     return false;
 }
 

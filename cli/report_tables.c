@@ -294,7 +294,7 @@ void print_written(Arena *arena, const ModelOutput *output, FILE *out) {
 
 void report_print_result(const Session *session, FILE *out) {
     const RunReport *report = &session->report;
-    const int64_t read = session->input_bytes; /* 0: it was built */
+    const int64_t read = session->input.bytes; /* 0: it was built */
     Arena *arena = report->arena;
     const Measure *a = &report->start;
     const Measure *b =
@@ -312,8 +312,8 @@ void report_print_result(const Session *session, FILE *out) {
     result_row(&table, "weight bytes", text_grouped(arena, a->bytes),
                text_grouped(arena, b->bytes),
                ratio_of((double)a->bytes, (double)b->bytes));
-    for (int i = 0; i < session->output_count; i++) {
-        const ModelOutput *output = &session->outputs[i];
+    for (int i = 0; i < session->outputs.count; i++) {
+        const ModelOutput *output = &session->outputs.items[i];
         const int64_t bytes = output->written.bytes;
         result_row(&table, arena_printf(arena, "on disk (%s)", output->path),
                    read ? text_grouped(arena, read) : "-", text_grouped(arena, bytes),
@@ -328,8 +328,8 @@ void report_print_result(const Session *session, FILE *out) {
     table_add(&table, "-");
     table_print(&table, 0, out);
     print_times(report, out);
-    for (int i = 0; i < session->output_count; i++)
-        print_written(arena, &session->outputs[i], out);
-    if (session->output_count == 0)
+    for (int i = 0; i < session->outputs.count; i++)
+        print_written(arena, &session->outputs.items[i], out);
+    if (session->outputs.count == 0)
         fprintf(out, "no output was named: nothing is written\n");
 }

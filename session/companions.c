@@ -38,12 +38,12 @@ static bool answers(const DataEntry *entry, const Asked *asked) {
 static const DataEntry *first_used(const Session *session, const Asked *asked,
                                    Diag *diag) {
     const DataEntry *first = NULL;
-    for (int i = 0; i < session->data_count; i++) {
-        const DataEntry *entry = &session->data[i];
+    for (int i = 0; i < session->data.count; i++) {
+        const DataEntry *entry = &session->data.entries[i];
         if (answers(entry, asked) && (!first || entry->used < first->used)) first = entry;
     }
-    for (int i = 0; first && i < session->data_count; i++) {
-        const DataEntry *entry = &session->data[i];
+    for (int i = 0; first && i < session->data.count; i++) {
+        const DataEntry *entry = &session->data.entries[i];
         if (entry == first || !answers(entry, asked) || asked->same(first, entry))
             continue;
         diag_warn(diag, first->at, NULL,
@@ -237,12 +237,12 @@ static void put_names(Model *model, const Batches *data) {
 /* Which outputs cannot hold the model with the tokenizer, though they can without. */
 static void find_unfit(const Session *session, Companions *c, const Model *planned,
                        Diag *diag) {
-    c->unfit = ARENA_ARRAY(session->arena, bool, (size_t)session->output_count + 1);
+    c->unfit = ARENA_ARRAY(session->arena, bool, (size_t)session->outputs.count + 1);
     if (!c->tokenizer) return;
     Model *with = model_copy(planned);
     put_assets(with, c->model);
-    for (int i = 0; i < session->output_count; i++) {
-        ModelOutput output = session->outputs[i];
+    for (int i = 0; i < session->outputs.count; i++) {
+        ModelOutput output = session->outputs.items[i];
         Diag *own = diag_create();
         c->unfit[i] = output_check_model(&output, with, own) != STATUS_OK;
         diag_destroy(own);
@@ -258,7 +258,7 @@ static void find_unfit(const Session *session, Companions *c, const Model *plann
 void companions_find(Session *session, const Model *planned, Diag *diag) {
     const Model *model = session->model;
     Companions *c = ARENA_NEW(session->arena, Companions);
-    c->model = model_copy(session->input_shapes);
+    c->model = model_copy(session->input.shapes);
     if (!tokenizer_of_model(model) && !model_asset(model, SOURCE_TOKENIZER))
         find_tokenizer(session, c, diag);
     if (!model_asset(model, PREPROCESSOR)) find_images(session, c, diag);
@@ -288,7 +288,7 @@ void companions_fit(Session *session, int output) {
     if (!c || !c->unfit[output]) return;
     for (int i = 0; i < c->model->asset_count; i++) {
         const ModelAsset *asset = &c->model->assets[i];
-        if (is_of_tokenizer(asset) && !model_asset(session->input, asset->name))
+        if (is_of_tokenizer(asset) && !model_asset(session->input.model, asset->name))
             model_remove_asset(session->model, asset->name);
     }
 }
@@ -296,9 +296,9 @@ void companions_fit(Session *session, int output) {
 /* How many outputs were written, and how many of them with the tokenizer; the model alone
  * where there is none. */
 static void count_written(const Session *session, int *all, int *whole) {
-    *all = *whole = session->output_count == 0;
-    for (int i = 0; i < session->output_count; i++) {
-        if (session->outputs[i].written.files == 0) continue;
+    *all = *whole = session->outputs.count == 0;
+    for (int i = 0; i < session->outputs.count; i++) {
+        if (session->outputs.items[i].written.files == 0) continue;
         *all += 1;
         *whole += !session->companions->unfit[i];
     }

@@ -22,7 +22,7 @@ Status job_join(Status mine, Diag *diag) {
 
 Status job_agree(Session *session, Status mine, Diag *diag) {
     const Status status = ranks_agree(mine, diag);
-    session->ended |= status != STATUS_OK;
+    session->failed.known |= status != STATUS_OK;
     return status;
 }
 

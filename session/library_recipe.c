@@ -42,7 +42,7 @@ static Status check_processor(const Session *session, Diag *diag) {
 
 /* Plans and runs the steps on a copy of the model, which takes its place at the end. */
 static Status run_steps(Session *session, Model *model, Diag *diag) {
-    session->source = "memory";
+    session->input.path = "memory";
     session->model = model_copy(model);
     TRY(threads_reserve(session->threads, diag));
     TRY(session_plan(session, diag));
@@ -76,7 +76,7 @@ static Status apply(LibraryCall *call, CompressModel *own, const char *passes,
     TRY(read_passes(&document, call, passes));
     options.document = document;
     Status status = session_open(&session, &options, call->diag);
-    session.output_count = 0;
+    session.outputs.count = 0;
     if (status == STATUS_OK) status = check_processor(&session, call->diag);
     if (status == STATUS_OK) status = run_steps(&session, own->model, call->diag);
     keep_report(report, &session, status, call->diag);

@@ -77,9 +77,10 @@ static int64_t weight_bytes(const RunReport *report, int index) {
 
 /* Whether the model was read as its weights lie in a file. */
 static bool reads_pieces(const Session *session) {
-    const ModelFormat *format =
-        session->built || !session->source ? NULL : model_format_of(session->source);
-    return format && format->pieces && format->pieces(session->input_shapes);
+    const ModelFormat *format = session->input.built || !session->input.path
+                                    ? NULL
+                                    : model_format_of(session->input.path);
+    return format && format->pieces && format->pieces(session->input.shapes);
 }
 
 /* Whether nothing takes more than a piece of a tensor at a time at step `index`, or
@@ -89,8 +90,8 @@ static bool takes_pieces(const Session *session, int index) {
     if (index < report->count)
         return report->steps[index].result.stays || !changes(&report->steps[index]);
     bool pieces = true;
-    for (int i = 0; i < session->output_count; i++)
-        pieces = pieces && session->outputs[i].pieces;
+    for (int i = 0; i < session->outputs.count; i++)
+        pieces = pieces && session->outputs.items[i].pieces;
     return pieces;
 }
 
@@ -130,8 +131,9 @@ static int64_t data_bytes(const Batches *data) {
 /* What there is at all steps beside the model. */
 static int64_t base_bytes(const Session *session) {
     int64_t bytes = PROGRAM_BYTES + session->threads * THREAD_BYTES;
-    for (int i = 0; i < session->data_count; i++)
-        if (session->data[i].batches) bytes += data_bytes(session->data[i].batches);
+    for (int i = 0; i < session->data.count; i++)
+        if (session->data.entries[i].batches)
+            bytes += data_bytes(session->data.entries[i].batches);
     for (const OtherModel *other = session->others; other; other = other->next)
         bytes += (int64_t)graph_parameter_bytes(other->model->graph);
     return bytes;
@@ -151,7 +153,7 @@ void memory_foretell(Session *session) {
     RunReport *report = &session->planned;
     const int64_t base = base_bytes(session);
     const bool streams = memory_streams(session);
-    const Graph *input = session->input_shapes->graph;
+    const Graph *input = session->input.shapes->graph;
     const bool pieces = reads_pieces(session);
     for (int i = 0; i <= report->count; i++) {
         int64_t weights = weight_bytes(report, i);

@@ -90,6 +90,51 @@ struct OtherModel {
     OtherModel *next;
 };
 
+/* What the run starts from. */
+typedef struct SessionInput {
+    const char *path;           /* or what it is built from */
+    bool built;                 /* from a configuration, with new weights */
+    Model *model;               /* as it was before the first step */
+    Model *shapes;              /* the same without weights */
+    int64_t bytes;              /* of the files that it was read from; 0 = none */
+    char hash[HASH_TEXT_BYTES]; /* "" until session_run */
+} SessionInput;
+
+typedef struct SessionData {
+    DataEntry *entries;
+    int count;
+    int used; /* how many of them steps asked for */
+} SessionData;
+
+/* Where the model goes; where it went, if a gate did not hold. */
+typedef struct SessionOutputs {
+    ModelOutput *items;
+    int count;                  /* 0 = nothing is written */
+    int written;                /* so many of them, from the first, are in place */
+    char hash[HASH_TEXT_BYTES]; /* of the model that was written */
+} SessionOutputs;
+
+/* What ended the run. */
+typedef struct SessionFailure {
+    int step;       /* from 0; -1 = none of them */
+    GateFault gate; /* that did not hold; metric NULL = none */
+    bool known;     /* it failed, and all ranks know */
+} SessionFailure;
+
+/* What is told of the run beside its model. */
+typedef struct SessionTold {
+    bool checked;    /* the places of report and events were looked at */
+    bool may_report; /* writing the report destroys nothing else */
+    Events *events;  /* NULL = none are wanted, or not opened yet */
+} SessionTold;
+
+/* The step that runs. */
+typedef struct SessionStep {
+    int index;            /* from 0 */
+    double start;         /* when it began, in seconds of the ticker */
+    RanksTraffic traffic; /* with other ranks before it */
+} SessionStep;
+
 /* Members are there to be read; the functions below set them. */
 typedef struct Session {
     Resources
@@ -101,37 +146,20 @@ typedef struct Session {
     int threads;
     int64_t memory_limit; /* of options.memory, in bytes */
     double start;         /* when it was opened, in seconds of the ticker */
-    ModelOutput
-        *outputs;     /* where the model goes; where it went, if a gate did not hold */
-    int output_count; /* 0 = nothing is written */
-    DataEntry *data;
-    int data_count;
-    int data_used;       /* how many of them steps asked for */
-    const char *source;  /* path of the input model, or what it is built from */
-    bool built;          /* from a configuration, with new weights */
-    Model *model;        /* the one that the steps change */
-    Model *input;        /* as it was before the first step */
-    Model *input_shapes; /* the same without weights */
+    SessionInput input;
+    SessionData data;
+    SessionOutputs outputs;
+    Model *model; /* the one that the steps change */
     OtherModel *others;
-    int64_t input_bytes; /* of the files that the input was read from; 0 = none */
-    char input_hash[HASH_TEXT_BYTES]; /* "" until session_run */
-    bool measured;                    /* the start of the reports is known */
-    StepReuse *reuse;                 /* where finished steps are kept; NULL = nowhere */
-    RunReport planned, report;
     Companions *companions; /* what goes with the model (session/companions.h), known at
                                the end of the plan */
-    int failed_step;        /* that ended the run, from 0; -1 = none */
-    GateFault gate;         /* that did not hold; metric NULL = none */
-    char hash[HASH_TEXT_BYTES]; /* of the model that was written */
-    int written;                /* number of outputs, from the first, that are in place */
-    bool ended;                 /* it failed, and all ranks know */
-    bool checked;               /* the places of report and events were looked at */
-    bool may_report;            /* writing the report destroys nothing else */
-    Events *events;             /* NULL = none are wanted, or not opened yet */
-    Watch watch;                /* of the steps: events, and what the options watch */
-    int step;                   /* that runs, from 0 */
-    double step_start;          /* when it began */
-    RanksTraffic step_traffic;  /* with other ranks before it */
+    RunReport planned, report;
+    bool measured;    /* the start of the reports is known */
+    StepReuse *reuse; /* where finished steps are kept; NULL = nowhere */
+    Watch watch;      /* of the steps: events, and what the options watch */
+    SessionStep step;
+    SessionFailure failed;
+    SessionTold told;
 } Session;
 
 /* Reads the recipe as a document, with the changes of options->sets; nothing else of the
@@ -165,7 +193,7 @@ Status session_plan(Session *session, Diag *diag);
 Status session_run(Session *session, Diag *diag);
 
 /* Hashes the input model and the files of the data sets that are open, each once:
- * session->input_hash and DataEntry.hash. For after session_plan, which opens them;
+ * session->input.hash and DataEntry.hash. For after session_plan, which opens them;
  * session_run does it where it was not done. Not collective. Fails with STATUS_IO. */
 Status session_hash_inputs(Session *session, Diag *diag);
 

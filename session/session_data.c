@@ -66,7 +66,8 @@ static Status check_classes(Session *session, DataEntry *entry, const Model *mod
                   "of the head, in order");
         return STATUS_MODEL;
     }
-    TRY(class_names_of(&c.model, model->config, session->source, session->arena, diag));
+    TRY(class_names_of(&c.model, model->config, session->input.path, session->arena,
+                       diag));
     return c.model.count == c.data.count ? check_names(&c) : STATUS_OK;
 }
 
@@ -75,7 +76,7 @@ static Status check_vocabulary(Session *session, DataEntry *entry, Loc at, Diag 
     const char *what =
         arena_printf(session->arena, "tokenizer of data set \"%s\"", entry->name);
     if (!entry->started) {
-        if (session->built) vocabulary_note(session->model, vocabulary);
+        if (session->input.built) vocabulary_note(session->model, vocabulary);
         TRY(vocabulary_check(session->model, "the model", vocabulary, what, at, diag));
     }
     for (const OtherModel *other = session->others; other != entry->compared;
@@ -97,8 +98,8 @@ Status session_check_data(Session *session, DataEntry *entry, const Model *model
 /* Opens all data sets that are not open, reporting all errors. */
 static Status open_data(Session *session, Diag *diag) {
     Status status = STATUS_OK;
-    for (int i = 0; i < session->data_count; i++) {
-        DataEntry *entry = &session->data[i];
+    for (int i = 0; i < session->data.count; i++) {
+        DataEntry *entry = &session->data.entries[i];
         if (entry->batches) continue;
         Status opened =
             dataset_open(&entry->batches, entry->format, entry->options, entry->at, diag);
@@ -113,11 +114,11 @@ static Status open_data(Session *session, Diag *diag) {
 static Status find_data(Resources *self, const char *name, const Model *model, Loc at,
                         Batches **out, Diag *diag) {
     Session *session = (Session *)self;
-    for (int i = 0; i < session->data_count; i++) {
-        DataEntry *entry = &session->data[i];
+    for (int i = 0; i < session->data.count; i++) {
+        DataEntry *entry = &session->data.entries[i];
         if (strcmp(entry->name, name) != 0) continue;
         *out = entry->batches;
-        if (!entry->used) entry->used = ++session->data_used;
+        if (!entry->used) entry->used = ++session->data.used;
         return *out ? session_check_data(session, entry, model, at, diag) : STATUS_OK;
     }
     return diag_fail(diag, STATUS_RECIPE, at, NULL, "unknown data set \"%s\"", name);
@@ -158,7 +159,7 @@ static Status find_input(Session *session, bool shapes, Loc at, Model **out, Dia
 static Status find_model(Resources *self, const char *path, bool shapes, Loc at,
                          Model **out, Diag *diag) {
     Session *session = (Session *)self;
-    *out = shapes ? session->input_shapes : session->input;
+    *out = shapes ? session->input.shapes : session->input.model;
     if (!path && session->options.only) return find_input(session, shapes, at, out, diag);
     return path ? other_model(session, path, shapes, at, out, diag) : STATUS_OK;
 }

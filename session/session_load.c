@@ -80,9 +80,9 @@ static Status adapt_model(Session *session, const Tree *map, bool weights, Diag 
     Tree *overrides = tree_new(arena, TREE_MAP, map->loc);
     TRY(split_keys(&keys, overrides, map, arena, diag));
     const HfOptions options = {overrides, true, (uint64_t)keys.seed};
-    session->source = path_join(arena, session->recipe.folder, keys.path);
-    TRY(model_load_with(&session->model, session->source, &options, ops_table(), weights,
-                        diag));
+    session->input.path = path_join(arena, session->recipe.folder, keys.path);
+    TRY(model_load_with(&session->model, session->input.path, &options, ops_table(),
+                        weights, diag));
     if (!weights) session_strip(session->model);
     return STATUS_OK;
 }
@@ -98,7 +98,7 @@ static Status read_separate(Session *session, const BuildKeys *keys, const Tree 
         .weights = path_join(arena, folder, keys->weights),
         .names = keys->names ? path_join(arena, folder, keys->names) : NULL,
         .options = {.create_heads = true, .seed = (uint64_t)keys->seed}};
-    session->source = files.weights;
+    session->input.path = files.weights;
     TRY(model_load_separate(&session->model, &files, ops_table(), weights, diag));
     if (!weights) session_strip(session->model);
     return STATUS_OK;
@@ -128,8 +128,8 @@ static Status build_model(Session *session, const Tree *map, bool weights, Diag 
     if (keys.names)
         return diag_fail(diag, STATUS_RECIPE, map->loc, "model.names",
                          "expected `weights`, whose names these are");
-    session->source = "configuration";
-    session->built = true;
+    session->input.path = "configuration";
+    session->input.built = true;
     TRY(hf_build_from(&session->model, config, from_file ? CONFIG_FILE : CONFIG_WRITTEN,
                       ops_table(), diag));
     if (!weights) return STATUS_OK;
@@ -145,7 +145,7 @@ static Status read_model(Session *session, bool weights, Diag *diag) {
     if (!path && model->kind == TREE_MAP)
         return build_model(session, model, weights, diag);
     if (!path) path = path_join(session->arena, session->recipe.folder, model->string);
-    session->source = path;
+    session->input.path = path;
     TRY(model_load(&session->model, path, ops_table(), weights, diag));
     if (!weights) session_strip(session->model);
     return STATUS_OK;
@@ -175,14 +175,14 @@ static void tell_begin(Session *session) {
     Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_string(arena, values, "recipe", session->options.recipe);
     tree_put_int(arena, values, "steps", session->recipe.step_count);
-    events_put(session->events, "run_begin", values);
+    events_put(session->told.events, "run_begin", values);
 }
 
 /* Steps without data use tensors one by one: the model need not fit into memory. */
 static void bound_memory(Session *session) {
-    const ModelOutput *output = session->outputs;
+    const ModelOutput *output = session->outputs.items;
     if (memory_streams(session))
-        resident_bound(RESIDENT_BYTES, session->output_count > 0
+        resident_bound(RESIDENT_BYTES, session->outputs.count > 0
                                            ? output_folder(session->arena, output)
                                            : NULL);
 }
@@ -226,7 +226,7 @@ static Status load_session(Session *session, bool weights, Diag *diag) {
         TRY(session_check_apart(session, diag));
     }
     TRY(load_model(session, weights, diag));
-    session->input_bytes = session->model->file_bytes;
+    session->input.bytes = session->model->file_bytes;
     return weights ? check_stop(session, diag) : STATUS_OK;
 }
 

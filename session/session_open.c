@@ -60,9 +60,9 @@ static Status apply_set(Arena *arena, Tree *document, const char *text, Diag *di
 static void bind_data(Session *session, const Tree *data, Diag *diag) {
     if (!data || data->kind != TREE_MAP) return;
     Arena *arena = session->arena;
-    session->data = ARENA_ARRAY(arena, DataEntry, (size_t)data->count + 1);
+    session->data.entries = ARENA_ARRAY(arena, DataEntry, (size_t)data->count + 1);
     for (const Tree *spec = data->first; spec; spec = spec->next) {
-        DataEntry *entry = &session->data[session->data_count++];
+        DataEntry *entry = &session->data.entries[session->data.count++];
         entry->name = spec->key;
         entry->at = spec->loc;
         dataset_bind(&entry->format, &entry->options, arena, spec, session->recipe.folder,
@@ -76,17 +76,17 @@ static Status bind_outputs(Session *session, Diag *diag) {
     const Tree *output = session->recipe.output;
     const bool is_list = !path && output && output->kind == TREE_LIST;
     const int most = is_list ? output->count : 1;
-    session->outputs = ARENA_ARRAY(session->arena, ModelOutput, (size_t)most + 1);
+    session->outputs.items = ARENA_ARRAY(session->arena, ModelOutput, (size_t)most + 1);
     if (path) {
         Tree *given = tree_new(session->arena, TREE_STRING, LOC_NONE);
         given->string = path;
-        session->output_count = 1;
-        return output_bind(&session->outputs[0], session->arena, given, STATUS_USAGE,
-                           diag);
+        session->outputs.count = 1;
+        return output_bind(&session->outputs.items[0], session->arena, given,
+                           STATUS_USAGE, diag);
     }
     for (const Tree *own = is_list ? output->first : output; own; own = own->next) {
-        output_bind(&session->outputs[session->output_count++], session->arena, own,
-                    STATUS_RECIPE, diag);
+        output_bind(&session->outputs.items[session->outputs.count++], session->arena,
+                    own, STATUS_RECIPE, diag);
         if (!is_list) break; /* what follows is the recipe's next key */
     }
     return diag_status(diag);
@@ -137,7 +137,7 @@ Status session_open(Session *session, const SessionOptions *options, Diag *diag)
     *session = (Session){.options = *options,
                          .arena = arena,
                          .start = ticker_seconds(),
-                         .failed_step = -1,
+                         .failed = {.step = -1},
                          .planned = {.arena = arena},
                          .report = {.arena = arena}};
     TRY(read_memory(session, diag));

@@ -36,8 +36,8 @@ static bool is_part(Arena *arena, const char *path, const ModelOutput *output) {
 /* The same of any of the run's outputs, and of what they are after a failure. */
 static bool is_part_of_any(const Session *session, const char *path) {
     bool part = false;
-    for (int i = 0; i < session->output_count; i++) {
-        const ModelOutput *output = &session->outputs[i];
+    for (int i = 0; i < session->outputs.count; i++) {
+        const ModelOutput *output = &session->outputs.items[i];
         part |= is_part(session->arena, path, output);
         if (!output->format || session->recipe.keep != KEEP_ON_FAILURE) continue;
         const ModelOutput failed = output_of_failed(session->arena, output);
@@ -138,27 +138,27 @@ static Status check_told_replaced(Session *session, const char *flag, const char
 /* Checks the report's place, so that it can be written however the run ends. */
 static Status check_report(Session *session, Diag *diag) {
     const char *path = session->options.report;
-    if (session->may_report || !path) return STATUS_OK;
+    if (session->told.may_report || !path) return STATUS_OK;
     if (!is_standard(path)) TRY(output_check(session->arena, "--report", path, diag));
     TRY(check_told(session, "--report", path, diag));
     TRY(check_told_replaced(session, "--report", path, diag));
-    session->may_report = true;
+    session->told.may_report = true;
     return STATUS_OK;
 }
 
 /* Opens the events, once the report's place is known to be another. */
 static Status open_events(Session *session, Diag *diag) {
     const char *path = session->options.events, *report = session->options.report;
-    if (session->events || !path) return STATUS_OK;
+    if (session->told.events || !path) return STATUS_OK;
     if (report && (strcmp(path, report) == 0 || is_one_file(path, report)))
         return fail_told("--events", "the report's", diag);
     TRY(check_told(session, "--events", path, diag));
     TRY(check_told_replaced(session, "--events", path, diag));
-    return events_open(&session->events, path, diag);
+    return events_open(&session->told.events, path, diag);
 }
 
 Status session_check_told(Session *session, Diag *diag) {
-    session->checked = true;
+    session->told.checked = true;
     if (!job_leads()) return STATUS_OK;
     const Status report = check_report(session, diag);
     const Status events = open_events(session, diag);
@@ -168,7 +168,8 @@ Status session_check_told(Session *session, Diag *diag) {
 /* Whether output i, and the model that it is after a failure, are apart from output j. */
 static Status check_pair(const Session *session, int i, int j, Diag *diag) {
     Arena *arena = session->arena;
-    const ModelOutput *output = &session->outputs[i], *other = &session->outputs[j];
+    const ModelOutput *output = &session->outputs.items[i],
+                      *other = &session->outputs.items[j];
     const ModelOutput failed = output_of_failed(arena, output);
     const bool keeps = session->recipe.keep == KEEP_ON_FAILURE;
     if (same_file(other->path, output->path))
@@ -203,14 +204,14 @@ static Status check_folders(const Session *session, Diag *diag) {
     TRY(check_kept(session, "--dump-dir", options->dump_folder, diag));
     TRY(check_folder(session, "--cache", options->cache, diag));
     TRY(check_folder(session, "--dump-dir", options->dump_folder, diag));
-    for (int i = 0; i < session->output_count; i++)
-        TRY(check_kept(session, "output", session->outputs[i].path, diag));
+    for (int i = 0; i < session->outputs.count; i++)
+        TRY(check_kept(session, "output", session->outputs.items[i].path, diag));
     return STATUS_OK;
 }
 
 Status session_check_apart(const Session *session, Diag *diag) {
-    for (int i = 0; i < session->output_count; i++)
-        for (int j = 0; j < session->output_count; j++)
+    for (int i = 0; i < session->outputs.count; i++)
+        for (int j = 0; j < session->outputs.count; j++)
             if (i != j) TRY(check_pair(session, i, j, diag));
     return check_folders(session, diag);
 }
@@ -220,11 +221,11 @@ Status session_check_outputs(Session *session, Diag *diag) {
     Arena *arena = session->arena;
     TRY(session_check_told(session, diag));
     if (!job_leads()) return STATUS_OK;
-    const StringList read = session->output_count > 0 && !options->force
+    const StringList read = session->outputs.count > 0 && !options->force
                                 ? find_read(session)
                                 : (StringList){0};
-    for (int i = 0; i < session->output_count; i++) {
-        const ModelOutput *output = &session->outputs[i];
+    for (int i = 0; i < session->outputs.count; i++) {
+        const ModelOutput *output = &session->outputs.items[i];
         const char *what = options->output ? "--output" : "output";
         const ModelOutput failed = output_of_failed(arena, output);
         TRY(output_path_check(arena, what, output, diag));

@@ -32,12 +32,12 @@ static void keep_failure(void *self, const Recipe *recipe, int index,
     Session *session = self;
     Arena *arena = session->arena;
     (void)recipe, (void)diag;
-    session->failed_step = index;
+    session->failed.step = index;
     if (!failure->gate) return;
-    session->gate = *failure->gate;
-    session->gate.metric = arena_strdup(arena, failure->gate->metric);
-    session->gate.bound = arena_strdup(arena, failure->gate->bound);
-    session->gate.detail = arena_strdup(arena, failure->gate->detail);
+    session->failed.gate = *failure->gate;
+    session->failed.gate.metric = arena_strdup(arena, failure->gate->metric);
+    session->failed.gate.bound = arena_strdup(arena, failure->gate->bound);
+    session->failed.gate.detail = arena_strdup(arena, failure->gate->detail);
 }
 
 /* What training does not do that the model's configuration asks for. */
@@ -56,9 +56,9 @@ static Status first_of(Status status, Status other) {
 static Status plan_steps(Session *session, Diag *diag) {
     TRY(session_connect(session, diag));
     warn_left_out(session, diag);
-    session->input_shapes = model_copy(session->model);
-    model_strip(session->input_shapes);
-    Model *model = model_copy(session->input_shapes);
+    session->input.shapes = model_copy(session->model);
+    model_strip(session->input.shapes);
+    Model *model = model_copy(session->input.shapes);
     const PipelineOptions options = {
         .plan = true,
         .threads = session->threads,
@@ -70,11 +70,12 @@ static Status plan_steps(Session *session, Diag *diag) {
     session->measured = status == STATUS_OK;
     if (status == STATUS_OK)
         status = pipeline_run(model, &session->recipe, &options, diag);
-    const int outputs = status == STATUS_OK ? session->output_count : 0;
+    const int outputs = status == STATUS_OK ? session->outputs.count : 0;
     for (int i = 0; i < outputs; i++) /* all that refuse it are told */
-        status = first_of(status, output_check_model(&session->outputs[i], model, diag));
+        status =
+            first_of(status, output_check_model(&session->outputs.items[i], model, diag));
     if (status == STATUS_OK &&
-        (session->output_count > 0 || session->options.keeps_model))
+        (session->outputs.count > 0 || session->options.keeps_model))
         companions_find(session, model, diag);
     model_destroy(model);
     if (session->measured) memory_foretell(session);
@@ -87,7 +88,7 @@ Status session_plan(Session *session, Diag *diag) {
 
 /* Event of a step: which one it is, and `record`'s numbers as its values, unless NULL. */
 static void tell_step(Session *session, const char *name, int index, const Tree *record) {
-    if (!session->events) return;
+    if (!session->told.events) return;
     Arena *arena = arena_create();
     const Step *step = &session->recipe.steps[index];
     Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
@@ -99,7 +100,7 @@ static void tell_step(Session *session, const char *name, int index, const Tree 
     for (const Tree *value = record ? record->first : NULL; value; value = value->next)
         if (tree_number(value, &number))
             tree_put_real(arena, metrics, value->key, number);
-    if (!record || metrics->count > 0) events_put(session->events, name, values);
+    if (!record || metrics->count > 0) events_put(session->told.events, name, values);
     arena_destroy(arena);
 }
 
@@ -107,9 +108,9 @@ static void tell_step(Session *session, const char *name, int index, const Tree 
 static void begin_step(void *self, const Recipe *recipe, int index) {
     Session *session = self;
     const SessionOptions *options = &session->options;
-    session->step = index;
-    session->step_start = ticker_seconds();
-    session->step_traffic = ranks_traffic();
+    session->step.index = index;
+    session->step.start = ticker_seconds();
+    session->step.traffic = ranks_traffic();
     tell_step(session, "step_begin", index, NULL);
     if (options->step_begin) options->step_begin(options->self, recipe, index);
 }
@@ -127,18 +128,18 @@ static void put_traffic(Arena *arena, Tree *values, const RanksTraffic *before) 
 
 /* Event: a step ended; of one that measures, what it measured comes before. */
 static void tell_end(Session *session, const ReportStep *row) {
-    if (!session->events) return;
+    if (!session->told.events) return;
     Arena *arena = arena_create();
     Tree *values = tree_new(arena, TREE_MAP, LOC_NONE);
     if (row->step->pass->flags & PASS_MEASURES)
-        tell_step(session, "metric", session->step, row->result.record);
-    tree_put_int(arena, values, "step", session->step + 1);
+        tell_step(session, "metric", session->step.index, row->result.record);
+    tree_put_int(arena, values, "step", session->step.index + 1);
     tree_put_real(arena, values, "seconds", row->result.seconds);
     measure_put(arena, values, &row->result.measure);
     tree_put_bool(arena, values, "reused", row->result.reused);
-    put_traffic(arena, values, &session->step_traffic);
+    put_traffic(arena, values, &session->step.traffic);
     if (row->failed) tree_put_bool(arena, values, "failed", true);
-    events_put(session->events, "step_end", values);
+    events_put(session->told.events, "step_end", values);
     arena_destroy(arena);
 }
 
@@ -191,8 +192,8 @@ static void fail_step(void *self, const Recipe *recipe, int index,
 static void tell_progress(void *self, int64_t done, int64_t total, const char *text) {
     Session *session = self;
     const Watch *watch = session->options.watch;
-    events_progress(session->events, session->step + 1, done, total, text,
-                    ticker_seconds() - session->step_start);
+    events_progress(session->told.events, session->step.index + 1, done, total, text,
+                    ticker_seconds() - session->step.start);
     if (watch && watch->progress) watch->progress(watch->self, done, total, text);
 }
 
@@ -202,7 +203,7 @@ static bool is_cancelled(void *self) {
 }
 
 void session_warn(void *self, const char *line) {
-    events_warning(((const Session *)self)->events, line);
+    events_warning(((const Session *)self)->told.events, line);
 }
 
 static Status dump_step(void *self, int index, const char *pass, const char *when,
@@ -215,9 +216,9 @@ static Status dump_step(void *self, int index, const char *pass, const char *whe
 }
 
 Status session_hash_inputs(Session *session, Diag *diag) {
-    if (!*session->input_hash) model_hash(session->model, session->input_hash);
-    for (int i = 0; i < session->data_count; i++) {
-        DataEntry *entry = &session->data[i];
+    if (!*session->input.hash) model_hash(session->model, session->input.hash);
+    for (int i = 0; i < session->data.count; i++) {
+        DataEntry *entry = &session->data.entries[i];
         if (!*entry->hash && entry->batches)
             TRY(dataset_hash(entry->hash, entry->format, entry->options, diag));
     }
@@ -248,10 +249,10 @@ static Status compare_inputs(Session *session, Diag *diag) {
     Arena *arena = session->arena;
     const Loc at = LOC_FILE(session->options.recipe);
     if (ranks_count() == 1) return STATUS_OK;
-    TRY(job_same(session->input_hash, STATUS_FORMAT, at,
-                 arena_printf(arena, "the model (%s)", session->source), HINT, diag));
-    for (int i = 0; i < session->data_count; i++) {
-        const DataEntry *entry = &session->data[i];
+    TRY(job_same(session->input.hash, STATUS_FORMAT, at,
+                 arena_printf(arena, "the model (%s)", session->input.path), HINT, diag));
+    for (int i = 0; i < session->data.count; i++) {
+        const DataEntry *entry = &session->data.entries[i];
         const char *what = arena_printf(arena, "data set \"%s\" (%s)", entry->name,
                                         data_files(arena, entry));
         TRY(job_same(entry->hash, STATUS_FORMAT, entry->at, what, HINT, diag));
@@ -263,17 +264,18 @@ static Status compare_inputs(Session *session, Diag *diag) {
 static Status write_output(Session *session, int i, Diag *diag) {
     companions_give(session);
     companions_fit(session, i);
-    return model_save(session->model, &session->outputs[i], diag);
+    return model_save(session->model, &session->outputs.items[i], diag);
 }
 
 /* Writes the model of a gate that did not hold under other names, and says so behind the
  * gate's error. */
 static Status write_failed(Session *session, Diag *diag) {
-    model_hash(session->model, session->hash);
-    for (int i = 0; i < session->output_count; i++) {
-        session->outputs[i] = output_of_failed(session->arena, &session->outputs[i]);
+    model_hash(session->model, session->outputs.hash);
+    for (int i = 0; i < session->outputs.count; i++) {
+        session->outputs.items[i] =
+            output_of_failed(session->arena, &session->outputs.items[i]);
         TRY(write_output(session, i, diag));
-        diag_note(diag, "the model is kept as %s", session->outputs[i].path);
+        diag_note(diag, "the model is kept as %s", session->outputs.items[i].path);
     }
     return STATUS_OK;
 }
@@ -290,8 +292,9 @@ static void note_run(Session *session) {
     if (session->options.model)
         tree_put_string(arena, run, "model", session->options.model);
     Tree *data = tree_put_map(arena, run, "data");
-    for (int i = 0; i < session->data_count; i++)
-        tree_put_string(arena, data, session->data[i].name, session->data[i].hash);
+    for (int i = 0; i < session->data.count; i++)
+        tree_put_string(arena, data, session->data.entries[i].name,
+                        session->data.entries[i].hash);
     tree_put(arena, session->model->provenance, "run", run);
 }
 
@@ -314,7 +317,7 @@ static Status run_steps(Session *session, Diag *diag) {
     TRY(session_hash_inputs(session, diag));
     TRY(compare_inputs(session, diag));
     note_run(session);
-    session->input = model_copy(session->model);
+    session->input.model = model_copy(session->model);
     report_note_structure(&session->report, session->model);
     session->watch = (Watch){session, tell_progress, is_cancelled};
     PipelineOptions options = {.dump = wanted->dump,
@@ -348,12 +351,13 @@ Status session_run(Session *session, Diag *diag) {
 
 /* Writes the outputs, unless ranks have come to different models. */
 static Status write_outputs(Session *session, Diag *diag) {
-    model_hash(session->model, session->hash);
-    TRY(job_same(session->hash, STATUS_INTERNAL, LOC_NONE, "the model that came out",
+    model_hash(session->model, session->outputs.hash);
+    TRY(job_same(session->outputs.hash, STATUS_INTERNAL, LOC_NONE,
+                 "the model that came out",
                  "this is a defect of compress, or of the machine", diag));
     if (!job_leads()) return STATUS_OK;
-    for (; session->written < session->output_count; session->written++)
-        TRY(write_output(session, session->written, diag));
+    for (; session->outputs.written < session->outputs.count; session->outputs.written++)
+        TRY(write_output(session, session->outputs.written, diag));
     return STATUS_OK;
 }
 
@@ -371,25 +375,25 @@ static void tell_finish(Session *session, Status status) {
     tree_put_string(arena, values, "status", run_status_name(status));
     tree_put_int(arena, values, "exit_code", status_exit_code(status));
     tree_put_real(arena, values, "seconds", ticker_seconds() - session->start);
-    events_put(session->events, "run_end", values);
+    events_put(session->told.events, "run_end", values);
 }
 
 Status session_finish(Session *session, Status status, Diag *diag) {
     const char *path = session->options.report;
-    if (!session->checked) /* a recipe that does not bind: nothing was written yet */
+    if (!session->told.checked) /* a recipe that does not bind: nothing was written yet */
         status = first_of(status, session_check_told(session, diag));
-    status = first_of(status, events_check(session->events, diag));
-    if (session->may_report)
+    status = first_of(status, events_check(session->told.events, diag));
+    if (session->told.may_report)
         status = first_of(
             status, run_report_write(run_report(session, status, diag), path, diag));
     tell_finish(session, status);
-    status = first_of(status, events_check(session->events, diag));
-    for (int i = 0; status != STATUS_OK && i < session->written; i++)
+    status = first_of(status, events_check(session->told.events, diag));
+    for (int i = 0; status != STATUS_OK && i < session->outputs.written; i++)
         diag_note(diag, "the model is written all the same: %s is complete",
-                  session->outputs[i].path);
-    events_close(session->events);
-    session->events = NULL;
-    return session->ended ? status : job_agree(session, status, diag);
+                  session->outputs.items[i].path);
+    events_close(session->told.events);
+    session->told.events = NULL;
+    return session->failed.known ? status : job_agree(session, status, diag);
 }
 
 void session_close(Session *session) {
@@ -397,11 +401,11 @@ void session_close(Session *session) {
     step_reuse_close(session->reuse, false);
     for (OtherModel *other = session->others; other; other = other->next)
         model_destroy(other->model);
-    for (int i = 0; i < session->data_count; i++)
-        batches_destroy(session->data[i].batches);
+    for (int i = 0; i < session->data.count; i++)
+        batches_destroy(session->data.entries[i].batches);
     companions_destroy(session->companions);
-    model_destroy(session->input_shapes);
-    model_destroy(session->input);
+    model_destroy(session->input.shapes);
+    model_destroy(session->input.model);
     model_destroy(session->model);
     resident_bound(0, NULL);
     arena_destroy(session->arena);

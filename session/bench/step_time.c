@@ -34,9 +34,9 @@ double update_bytes(const TrainWork *work, int64_t shards) {
 /* The data set that a step names; NULL where it is not open. */
 static const Batches *step_batches(const Session *session, const Step *step) {
     const Tree *name = tree_get(step->source.options, "data");
-    for (int i = 0; name && name->kind == TREE_STRING && i < session->data_count; i++)
-        if (strcmp(session->data[i].name, name->string) == 0)
-            return session->data[i].batches;
+    for (int i = 0; name && name->kind == TREE_STRING && i < session->data.count; i++)
+        if (strcmp(session->data.entries[i].name, name->string) == 0)
+            return session->data.entries[i].batches;
     return NULL;
 }
 

@@ -96,9 +96,9 @@ static Status compare_inputs(Replay *r, Diag *diag) {
     const Tree *data = tree_get(r->run, "data");
     TRY(session_hash_inputs(session, diag));
     compare(r, "input model", text_of(r->file->provenance, "input_hash"),
-            session->input_hash);
-    for (int i = 0; i < session->data_count; i++) {
-        const DataEntry *entry = &session->data[i];
+            session->input.hash);
+    for (int i = 0; i < session->data.count; i++) {
+        const DataEntry *entry = &session->data.entries[i];
         if (!r->differs)
             compare(r, arena_printf(r->arena, "data set \"%s\"", entry->name),
                     text_of(data, entry->name), entry->hash);
@@ -231,8 +231,8 @@ static Status compare_files(Replay *r, Diag *diag) {
     diag_destroy(none);
     TRY(session_write(session, diag));
     model_hash(r->file, then);
-    for (int i = 0; i < session->output_count && strcmp(then, now) != 0; i++) {
-        const char *path = session->outputs[i].path;
+    for (int i = 0; i < session->outputs.count && strcmp(then, now) != 0; i++) {
+        const char *path = session->outputs.items[i].path;
         Model *written = NULL;
         TRY(model_load(&written, path, ops_table(), true, diag));
         model_hash(written, now);
@@ -293,7 +293,8 @@ static Status make_folder(Replay *r, Diag *diag) {
 }
 
 static void remove_folder(const Replay *r) {
-    for (int i = 0; i < r->session.output_count; i++) unlink(r->session.outputs[i].path);
+    for (int i = 0; i < r->session.outputs.count; i++)
+        unlink(r->session.outputs.items[i].path);
     rmdir(r->folder);
 }
 

@@ -59,12 +59,12 @@ static const char *make_path(const Session *session, int index, const Diag *told
     const char *message = "";
     diag_visit(told, find_message, (void *)&message);
     if (session->recipe.source) tree_print_json(&text, session->recipe.source, 0);
-    text_add(&text, "\n%d\n%s\n%s", index, session->input_hash, message);
+    text_add(&text, "\n%d\n%s\n%s", index, session->input.hash, message);
     bytes_hash(text.data, text.length, hash);
     text_free(&text);
     const char *folder = session->options.dump_folder;
-    if (!folder && session->output_count > 0)
-        folder = path_folder(arena, session->outputs[0].path);
+    if (!folder && session->outputs.count > 0)
+        folder = path_folder(arena, session->outputs.items[0].path);
     const char *name = arena_printf(arena, "compress-reproducer-%.8s", hash);
     return folder && strcmp(folder, ".") != 0 ? path_join(arena, folder, name) : name;
 }

@@ -74,10 +74,10 @@ static void put_errors(Arena *arena, Tree *map, const Diag *diag) {
 }
 
 static void put_gate(Arena *arena, Tree *map, const Session *session) {
-    const GateFault *gate = &session->gate;
+    const GateFault *gate = &session->failed.gate;
     if (!gate->metric) return;
     Tree *row = tree_put_map(arena, map, "gate");
-    tree_put_int(arena, row, "step", session->failed_step + 1);
+    tree_put_int(arena, row, "step", session->failed.step + 1);
     tree_put_string(arena, row, "metric", gate->metric);
     tree_put_string(arena, row, "bound", gate->bound);
     tree_put_real(arena, row, "expected", gate->expected);
@@ -147,18 +147,18 @@ static void put_input(const Session *session, Tree *map) {
     Arena *arena = session->arena;
     if (!session->model) return;
     Tree *input = tree_put_map(arena, map, "input");
-    tree_put_string(arena, input, "path", session->source);
-    if (*session->input_hash) tree_put_string(arena, input, "hash", session->input_hash);
-    if (session->input_bytes > 0)
-        tree_put_int(arena, input, "file_bytes", session->input_bytes);
+    tree_put_string(arena, input, "path", session->input.path);
+    if (*session->input.hash) tree_put_string(arena, input, "hash", session->input.hash);
+    if (session->input.bytes > 0)
+        tree_put_int(arena, input, "file_bytes", session->input.bytes);
     if (session->measured) report_put_start(&session->report, input);
 }
 
 static void put_data(const Session *session, Tree *map) {
     Arena *arena = session->arena;
     Tree *sets = tree_put_map(arena, map, "data");
-    for (int i = 0; i < session->data_count; i++) {
-        const DataEntry *entry = &session->data[i];
+    for (int i = 0; i < session->data.count; i++) {
+        const DataEntry *entry = &session->data.entries[i];
         if (!entry->format) continue;
         Tree *row = tree_put_map(arena, sets, entry->name);
         tree_put_string(arena, row, "format", entry->format->name);
@@ -173,11 +173,12 @@ static void put_data(const Session *session, Tree *map) {
 static void put_output(const Session *session, Tree *map) {
     Arena *arena = session->arena;
     Tree *output = tree_put_map(arena, map, "output");
-    if (*session->hash) tree_put_string(arena, output, "hash", session->hash);
+    if (*session->outputs.hash)
+        tree_put_string(arena, output, "hash", session->outputs.hash);
     companions_report(session, output);
     Tree *files = tree_put_list(arena, output, "files");
-    for (int i = 0; i < session->output_count; i++) {
-        const ModelOutput *file = &session->outputs[i];
+    for (int i = 0; i < session->outputs.count; i++) {
+        const ModelOutput *file = &session->outputs.items[i];
         if (file->written.files == 0) continue;
         Tree *row = tree_add_map(arena, files);
         tree_put_string(arena, row, "path", file->path);

@@ -83,8 +83,9 @@ static KnownHash *new_hash(StepKeys *keys, KnownHash **list, const char *name) {
 }
 
 static DataEntry *find_entry(const Session *session, const char *name) {
-    for (int i = 0; i < session->data_count; i++)
-        if (strcmp(session->data[i].name, name) == 0) return &session->data[i];
+    for (int i = 0; i < session->data.count; i++)
+        if (strcmp(session->data.entries[i].name, name) == 0)
+            return &session->data.entries[i];
     return NULL;
 }
 

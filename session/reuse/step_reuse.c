@@ -116,8 +116,8 @@ static bool is_off(const Session *session) {
 const char *step_reuse_checkpoint(const Session *session) {
     const char *folder = session->recipe.checkpoint.folder;
     if (is_off(session) && !session->options.resume) return NULL;
-    if (folder || session->output_count == 0) return folder;
-    const char *output = session->outputs[0].path;
+    if (folder || session->outputs.count == 0) return folder;
+    const char *output = session->outputs.items[0].path;
     size_t length = strlen(output);
     while (length > 1 && output[length - 1] == '/') length--;
     return arena_printf(session->arena, "%.*s.checkpoint", (int)length, output);
@@ -131,7 +131,7 @@ static void tell_kept(void *self, int index, bool training, double seconds) {
     tree_put_int(arena, values, "step", index + 1);
     tree_put_bool(arena, values, "training", training);
     tree_put_real(arena, values, "seconds", seconds);
-    events_put(reuse->session->events, "checkpoint", values);
+    events_put(reuse->session->told.events, "checkpoint", values);
     arena_destroy(arena);
 }
 

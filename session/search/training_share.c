@@ -19,8 +19,8 @@ static int64_t whole_option(const Tree *options, const char *name, int64_t other
 /* Samples of the data set that a step trains on, 0 = not known. */
 static int64_t samples_of(const Session *session, const Tree *options) {
     const Tree *name = tree_get(options, "data");
-    for (int i = 0; name && name->kind == TREE_STRING && i < session->data_count; i++) {
-        const DataEntry *entry = &session->data[i];
+    for (int i = 0; name && name->kind == TREE_STRING && i < session->data.count; i++) {
+        const DataEntry *entry = &session->data.entries[i];
         if (strcmp(entry->name, name->string) == 0)
             return entry->batches ? entry->batches->count : 0;
     }

@@ -224,8 +224,8 @@ static void test_past(void **state) {
 static Status open_data(Session *session, const Tree *at, Diag *diag) {
     for (const Tree *up = at; up->parent; up = up->parent) {
         if (!up->parent->key || strcmp(up->parent->key, "data") != 0) continue;
-        for (int i = 0; i < session->data_count; i++) {
-            DataEntry *entry = &session->data[i];
+        for (int i = 0; i < session->data.count; i++) {
+            DataEntry *entry = &session->data.entries[i];
             if (strcmp(entry->name, up->key) != 0) continue;
             TRY(dataset_open(&entry->batches, entry->format, entry->options, entry->at,
                              diag));

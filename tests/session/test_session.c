@@ -162,7 +162,7 @@ static void test_whole_run(void **state) {
     Model *model = NULL;
     assert_ok(model_load(&model, place.output, ops_table(), true, diag), diag);
     model_hash(model, hash);
-    assert_string_equal(hash, session.hash);
+    assert_string_equal(hash, session.outputs.hash);
     assert_true(exists(place.report));
     model_destroy(model);
     session_close(&session);
@@ -188,11 +188,11 @@ static void test_side_by_side(void **state) {
     for (int i = 0; i < 2; i++) assert_ok(session_plan(&session[i], diag), diag);
     for (int i = 1; i >= 0; i--) assert_ok(session_run(&session[i], diag), diag);
     for (int i = 0; i < 2; i++) assert_ok(session_write(&session[i], diag), diag);
-    assert_string_not_equal(session[0].hash, session[1].hash);
+    assert_string_not_equal(session[0].outputs.hash, session[1].outputs.hash);
     assert_true(seen[1].parameters[1] < seen[0].parameters[1]);
     options[0].self = &seen[2];
     assert_ok(run_all(&alone, &options[0], diag), diag);
-    assert_string_equal(alone.hash, session[0].hash);
+    assert_string_equal(alone.outputs.hash, session[0].outputs.hash);
     session_close(&alone);
     for (int i = 0; i < 2; i++) {
         session_close(&session[i]);

@@ -12,7 +12,7 @@ static Status check(const char *id2label, const char *const *names, int count,
                     char **message) {
     char yaml[600];
     Diag *diag = diag_create();
-    Session session = {.arena = arena_create(), .source = "model"};
+    Session session = {.arena = arena_create(), .input.path = "model"};
     Batches data = {.name = "set", .classes = count, .class_names = names};
     DataEntry entry = {.name = "train", .batches = &data};
     snprintf(yaml, sizeof yaml,

@@ -92,7 +92,7 @@ static void key_with(const char *change, int index, int changed, Arena *arena,
     assert_ok(session_open(&session, &options, diag), diag);
     assert_ok(session_load(&session, true, diag), diag);
     assert_ok(session_plan(&session, diag), diag);
-    session.input = model_copy(session.model); /* as session_run has it */
+    session.input.model = model_copy(session.model); /* as session_run has it */
     StepKeys *keys = step_keys_create(&session);
     for (int i = 0; i <= index; i++)
         assert_ok(step_key(keys, i, i == changed ? "b" : "a", parts, key, diag), diag);
