@@ -19,25 +19,29 @@
  * raises SIGBUS, as a mapped file does; where a limit of file size (`ulimit -f`) is met,
  * SIGXFSZ is raised unless the host ignores it.
  *
- * For the time of a call the calling thread has the locale "C" and OpenBLAS one thread;
- * then both are what they were. A child of a process that has used the library may use it
- * as well, on threads of its own, if no call was under way at the fork. On processors
- * with AMX the first product of bfloat16 or of bytes asks the system for its registers,
- * for the whole process: sigaltstack then wants 12 KiB. dlclose leaves the library where
- * it is.
+ * For the time of a call the calling thread has the locale "C", and while any call runs
+ * OpenBLAS has one thread; then both are what they were. A child of a process that has
+ * used the library may use it as well, on threads of its own, if no call was under way at
+ * the fork. On processors with AMX the first product of bfloat16 or of bytes asks the
+ * system for its registers, for the whole process: sigaltstack then wants 12 KiB. dlclose
+ * leaves the library where it is.
  *
  * Paths are relative to the working directory. Texts are UTF-8 and end with NUL. What a
  * function gives as `T **out` is the caller's, to be freed as said there; after a failure
  * it is NULL. NULL where something is needed is COMPRESS_USAGE.
  *
  * Several threads may call at the same time, each with a context of its own (calls with
- * the same one wait for each other), and may use the same model as long as none changes
- * it. What runs models runs side by side: compress_run, compress_prepare,
- * compress_run_prepared, compress_write, compress_copy_writer, and beside these one call
- * at a time that reads files or writes them. compress_apply, compress_run_recipe and
- * compress_add_plugin set what is the process's: they wait until no other call runs, and
- * others wait for them. Each call has threads of its own, so that who answers several
- * requests at once gives each context its share of the processors.
+ * the same one wait for each other, and the next ends the messages of the one before),
+ * and may use the same model as long as none changes or frees it. What runs models runs
+ * side by side: compress_run, compress_prepare, compress_run_prepared, compress_write,
+ * compress_copy_writer, compress_generate and compress_prepare_writer once they have read
+ * the tokenizer; and beside these one at a time of compress_load, compress_save,
+ * compress_inspect. compress_apply, compress_run_recipe and compress_add_plugin set what
+ * is the process's: they wait until no other call runs, and calls that begin meanwhile
+ * wait for them, so that a callback must not wait for another thread's call. Each call
+ * has threads of its own: who answers several requests at once gives each context its
+ * share of the processors, and all that run at a time no more than OpenBLAS was built
+ * for, 64 or 128.
  *
  * This header is all that the shared library exports. What a version promises:
  * docs/compatibility.md. */
@@ -275,7 +279,8 @@ COMPRESS_API CompressStatus compress_write(CompressContext *context,
 
 /* Another writer of the same model, tokenizer and context, which has read nothing: it
  * shares the packed weights, and takes memory for one more text, as of a conversation
- * beside others. Waits until `writer` is not writing. To be freed with
+ * beside others, and for the context's threads, which wait. Waits until `writer` is not
+ * writing. To be freed with
  * compress_free_writer, before the other or after. Fails with COMPRESS_MEMORY. */
 COMPRESS_API CompressStatus compress_copy_writer(CompressContext *context,
                                                  CompressWriter *writer,

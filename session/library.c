@@ -48,7 +48,7 @@ static pthread_rwlock_t process = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER
 /* A callback that calls again is told so. */
 static _Thread_local bool in_call;
 
-static void enter(LibraryWork work) {
+static void lock_for(LibraryWork work) {
     if (work != LIBRARY_COMPUTES) pthread_mutex_lock(&files);
     if (work == LIBRARY_PASSES)
         pthread_rwlock_wrlock(&process);
@@ -57,7 +57,7 @@ static void enter(LibraryWork work) {
     in_call = true;
 }
 
-static void leave(LibraryWork work) {
+static void unlock_for(LibraryWork work) {
     in_call = false;
     pthread_rwlock_unlock(&process);
     if (work != LIBRARY_COMPUTES) pthread_mutex_unlock(&files);
@@ -102,15 +102,22 @@ bool library_begin(LibraryCall *call, CompressContext *context, LibraryWork work
     if (!context || in_call) return false;
     pthread_once(&once, make_locale);
     pthread_mutex_lock(&context->lock);
-    enter(work);
+    lock_for(work);
+    const int openmp = parallel_alone();
     blas_hold();
     *call = (LibraryCall){.context = context,
                           .arena = arena_create(),
                           .diag = diag_create(),
                           .watch = {call, tell_progress, is_cancelled},
                           .work = work,
+                          .host_openmp = openmp,
                           .host_locale = uselocale(plain_locale)};
     return true;
+}
+
+void library_compute(LibraryCall *call) {
+    if (call->work == LIBRARY_FILES) pthread_mutex_unlock(&files);
+    call->work = LIBRARY_COMPUTES;
 }
 
 Status library_need(const LibraryCall *call, const void *argument, const char *name) {
@@ -131,7 +138,8 @@ CompressStatus library_end(LibraryCall *call, Status status) {
     arena_destroy(call->arena);
     uselocale(call->host_locale);
     blas_release();
-    leave(call->work);
+    parallel_together(call->host_openmp);
+    unlock_for(call->work);
     pthread_mutex_unlock(&context->lock);
     return (CompressStatus)status_exit_code(status);
 }
@@ -177,10 +185,12 @@ void compress_watch(CompressContext *context, void *self,
                     void (*progress)(void *self, int64_t done, int64_t total,
                                      const char *text),
                     int (*cancelled)(void *self)) {
-    if (!context) return;
+    if (!context || in_call) return;
+    pthread_mutex_lock(&context->lock);
     context->self = self;
     context->progress = progress;
     context->cancelled = cancelled;
+    pthread_mutex_unlock(&context->lock);
 }
 
 /* ---- models ---- */
@@ -205,7 +215,7 @@ CompressStatus compress_load(CompressContext *context, const char *path,
                              CompressModel **out) {
     LibraryCall call;
     if (out) *out = NULL;
-    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_FILES)) return COMPRESS_USAGE;
     return library_end(&call, load_model(&call, path, out));
 }
 
@@ -233,7 +243,7 @@ static Status save_model(const LibraryCall *call, const CompressModel *own,
 CompressStatus compress_save(CompressContext *context, const CompressModel *model,
                              const char *path, const char *options) {
     LibraryCall call;
-    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_FILES)) return COMPRESS_USAGE;
     return library_end(&call, save_model(&call, model, path, options));
 }
 
@@ -266,7 +276,7 @@ CompressStatus compress_inspect(CompressContext *context, const CompressModel *m
                                 char **json) {
     LibraryCall call;
     if (json) *json = NULL;
-    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_FILES)) return COMPRESS_USAGE;
     return library_end(&call, inspect_model(&call, model, json));
 }
 

@@ -25,7 +25,7 @@ struct CompressModel {
 /* What a call does, and so which others may run at the same time. */
 typedef enum LibraryWork {
     LIBRARY_COMPUTES, /* with models that nobody changes: any but passes */
-    LIBRARY_MODELS,   /* reads and writes files, which children do: any that compute */
+    LIBRARY_FILES,    /* reads, writes or hashes them: any that compute */
     LIBRARY_PASSES    /* sets what is the process's: none */
 } LibraryWork;
 
@@ -37,13 +37,19 @@ typedef struct LibraryCall {
     Watch watch; /* the context's */
 
     LibraryWork work;
-    locale_t host_locale; /* which the host gets back */
+
+    /* what the host's thread gets back */
+    int host_openmp; /* threads of OpenMP's */
+    locale_t host_locale;
 } LibraryCall;
 
 /* Begins a call, as soon as those that run allow; to be ended. The watch refers to
  * `call`, which stays where it is. False: there is no context, or the calling thread is
  * in a call already. */
 bool library_begin(LibraryCall *call, CompressContext *context, LibraryWork work);
+
+/* A call that had to do with files only computes from now on: others may. */
+void library_compute(LibraryCall *call);
 
 /* Around a call of a function of the host: it has its own locale. */
 void library_leave(const LibraryCall *call);

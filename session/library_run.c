@@ -118,13 +118,12 @@ static Status runner_make_ready(CompressRunner *runner, int64_t runs, Diag *diag
     Graph *graph = runner->model->graph;
     Forward *forward = NULL;
     if (runner->first) return STATUS_OK;
-    const Status status =
-        forward_open(&forward, graph, runner->nodes, graph->output_count, runs, diag);
+    TRY(forward_open(&forward, graph, runner->nodes, graph->output_count, runs, diag));
     runner->first = forward;
     runner->count = 1;
     runner->idle = memory_alloc(1, sizeof *runner->idle);
     give_forward(runner, forward);
-    return status;
+    return STATUS_OK;
 }
 
 /* One that no other call has, until it is given back. */

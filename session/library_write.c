@@ -17,14 +17,14 @@
 enum { CONTEXT = 2048, MADE = 128 }; /* tokens, unless the caller says otherwise */
 
 /* What the writers of a model share. */
-typedef struct Written {
+typedef struct WriterShared {
     atomic_int references;
     Model *model; /* a copy */
     Tokenizer *tokenizer;
-} Written;
+} WriterShared;
 
 struct CompressWriter {
-    Written *of;
+    WriterShared *shared;
     int64_t context; /* most tokens; 0 = not known yet */
     Decoder *decoder;
     int threads;     /* of it */
@@ -34,11 +34,11 @@ struct CompressWriter {
     pthread_mutex_t lock;
 };
 
-static void drop_written(Written *of) {
-    if (atomic_fetch_sub(&of->references, 1) > 1) return;
-    tokenizer_destroy(of->tokenizer);
-    model_destroy(of->model);
-    free(of);
+static void drop_shared(WriterShared *shared) {
+    if (atomic_fetch_sub(&shared->references, 1) > 1) return;
+    tokenizer_destroy(shared->tokenizer);
+    model_destroy(shared->model);
+    free(shared);
 }
 
 /* Threads of another process are not here to be ended. */
@@ -50,34 +50,34 @@ static void drop_decoder(CompressWriter *writer) {
 static void writer_close(CompressWriter *writer) {
     drop_decoder(writer);
     free(writer->tokens);
-    drop_written(writer->of);
+    drop_shared(writer->shared);
     pthread_mutex_destroy(&writer->lock);
 }
 
-static void writer_open(CompressWriter *writer, Written *of, int64_t context) {
-    *writer = (CompressWriter){.of = of, .context = context};
+static void writer_open(CompressWriter *writer, WriterShared *shared, int64_t context) {
+    *writer = (CompressWriter){.shared = shared, .context = context};
     pthread_mutex_init(&writer->lock, NULL);
-    atomic_fetch_add(&of->references, 1);
+    atomic_fetch_add(&shared->references, 1);
 }
 
 static Status writer_of_model(CompressWriter *writer, const LibraryCall *call,
                               Model *model, const char *tokenizer) {
-    Written *of = memory_alloc(1, sizeof *of);
-    of->model = model_copy(model);
-    writer_open(writer, of, 0);
-    return user_tokenizer_read(&of->tokenizer, tokenizer, of->model, "the model",
+    WriterShared *shared = memory_alloc(1, sizeof *shared);
+    shared->model = model_copy(model);
+    writer_open(writer, shared, 0);
+    return user_tokenizer_read(&shared->tokenizer, tokenizer, shared->model, "the model",
                                call->diag);
 }
 
 /* With the weights of the decoder `like`; NULL = packs them. */
-static Status open_decoder(Decoder **out, const CompressWriter *writer,
-                           const Decoder *like, const LibraryCall *call) {
+static Status create_decoder(Decoder **out, const CompressWriter *writer,
+                             const Decoder *like, const LibraryCall *call) {
     const DecodeOptions options = {.capacity = writer->context,
                                    .threads = call->context->threads};
     if (like) return decoder_create_beside(out, like, options.threads, call->diag);
-    TRY(decoder_create(out, writer->of->model->graph, &options, call->diag));
-    return prompt_check_vocabulary(writer->of->model, decoder_vocabulary(*out),
-                                   writer->of->tokenizer, call->diag);
+    TRY(decoder_create(out, writer->shared->model->graph, &options, call->diag));
+    return prompt_check_vocabulary(writer->shared->model, decoder_vocabulary(*out),
+                                   writer->shared->tokenizer, call->diag);
 }
 
 /* Makes the decoder, unless it is there and has the call's threads. */
@@ -87,7 +87,7 @@ static Status make_ready(CompressWriter *writer, const Decoder *like,
     Decoder *made = NULL;
     if (writer->decoder && writer->threads == threads && writer->owner == getpid())
         return STATUS_OK;
-    const Status status = open_decoder(&made, writer, like, call);
+    const Status status = create_decoder(&made, writer, like, call);
     if (status != STATUS_OK) {
         decoder_destroy(made);
         return status;
@@ -167,12 +167,12 @@ static Status check_context(const Writing *w) {
 
 static Status find_prompt(Writing *w, const char *prompt) {
     LibraryCall *call = w->call;
-    TRY(prompt_tokens(&w->prompt, &w->prompt_count, call->arena, w->writer->of->tokenizer,
-                      (TextSpan){prompt, strlen(prompt)}, LOC_FILE("prompt"),
-                      call->diag));
+    TRY(prompt_tokens(&w->prompt, &w->prompt_count, call->arena,
+                      w->writer->shared->tokenizer, (TextSpan){prompt, strlen(prompt)},
+                      LOC_FILE("prompt"), call->diag));
     if (w->keys.max_tokens == 0) w->keys.max_tokens = usual_tokens(w);
     TRY(check_context(w));
-    return prompt_check_positions(w->writer->of->model, w->prompt_count,
+    return prompt_check_positions(w->writer->shared->model, w->prompt_count,
                                   w->keys.max_tokens, call->diag);
 }
 
@@ -234,7 +234,7 @@ static Status make_tokens(Writing *w) {
     Decoder *decoder = w->writer->decoder;
     const int64_t most = w->keys.max_tokens;
     int32_t ends[2];
-    made_text_ends(ends, &w->keys.stop, w->writer->of->tokenizer);
+    made_text_ends(ends, &w->keys.stop, w->writer->shared->tokenizer);
     Ticker ticker = {.watch = &w->call->watch};
     for (int64_t made = 0; made < most && !w->text.stopped; made++) {
         ticker_progress(&ticker, made, most, NAN, false);
@@ -267,7 +267,7 @@ static Status write_text(Writing *w) {
     sampler_see(w->sampler, w->prompt, w->prompt_count);
     Status status = read_prompt(w);
     if (status == STATUS_OK)
-        status = made_text_start(&w->text, w->writer->of->tokenizer, &keys->stop,
+        status = made_text_start(&w->text, w->writer->shared->tokenizer, &keys->stop,
                                  w->prompt, w->prompt_count, w->call->diag);
     if (status == STATUS_OK) status = make_tokens(w);
     decoder_watch(w->writer->decoder, NULL);
@@ -295,12 +295,13 @@ CompressStatus compress_generate(CompressContext *context, const CompressModel *
     CompressWriter writer;
     Writing w = {.call = &call, .writer = &writer};
     if (text) *text = NULL;
-    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_FILES)) return COMPRESS_USAGE;
     Status status = library_need(&call, model, "model");
     if (status == STATUS_OK) status = library_need(&call, text, "text");
     if (status == STATUS_OK) status = bind_keys(&w, generate_fields, options);
     if (status != STATUS_OK) return library_end(&call, status);
     status = writer_of_model(&writer, &call, model->model, w.keys.tokenizer);
+    library_compute(&call);
     if (status == STATUS_OK) status = find_prompt(&w, prompt ? prompt : "");
     writer.context = w.prompt_count + w.keys.max_tokens;
     if (status == STATUS_OK) status = write_text(&w);
@@ -344,13 +345,14 @@ CompressStatus compress_prepare_writer(CompressContext *context,
     LibraryCall call;
     WriterKeys keys;
     if (out) *out = NULL;
-    if (!library_begin(&call, context, LIBRARY_MODELS)) return COMPRESS_USAGE;
+    if (!library_begin(&call, context, LIBRARY_FILES)) return COMPRESS_USAGE;
     Status status = library_need(&call, model, "model");
     if (status == STATUS_OK) status = library_need(&call, out, "out");
     if (status == STATUS_OK) status = bind_writer(&keys, &call, model->model, options);
     if (status != STATUS_OK) return library_end(&call, status);
     CompressWriter *writer = memory_alloc(1, sizeof *writer);
     status = writer_of_model(writer, &call, model->model, keys.tokenizer);
+    library_compute(&call);
     writer->context = keys.context;
     return library_end(&call, give_writer(out, writer, NULL, &call, status));
 }
@@ -359,7 +361,7 @@ CompressStatus compress_prepare_writer(CompressContext *context,
 static Status copy_writer(CompressWriter **out, CompressWriter *like,
                           const LibraryCall *call) {
     CompressWriter *writer = memory_alloc(1, sizeof *writer);
-    writer_open(writer, like->of, like->context);
+    writer_open(writer, like->shared, like->context);
     pthread_mutex_lock(&like->lock);
     const Status status = give_writer(out, writer, like->decoder, call, STATUS_OK);
     pthread_mutex_unlock(&like->lock);

@@ -19,7 +19,7 @@ struct PlanCache {
     CachedPlan *plans;
     int count, capacity;
     uint64_t clock;
-    pthread_mutex_t lock; /* also while a plan is made, which numbers the graph's nodes */
+    pthread_mutex_t lock; /* also while a plan is made: another may want the same */
 };
 
 PlanCache *plan_cache_create(Graph *graph, const Batches *data,

@@ -130,12 +130,16 @@ static Forward *forward_new(Graph *graph, Node *const *results, int result_count
     return f;
 }
 
-/* Plans write nothing to a graph that is numbered. */
 Status forward_open(Forward **out, Graph *graph, Node *const *results, int result_count,
                     int64_t runs, Diag *diag) {
-    graph_number(graph);
-    *out = forward_new(graph, results, result_count);
-    return params_create_packed(&(*out)->params, graph, runs, diag);
+    graph_number(graph); /* plans of several threads then write nothing to it */
+    Forward *f = forward_new(graph, results, result_count);
+    const Status status = params_create_packed(&f->params, graph, runs, diag);
+    if (status == STATUS_OK)
+        *out = f;
+    else
+        forward_close(f);
+    return status;
 }
 
 Forward *forward_beside(const Forward *f) {

@@ -6,6 +6,7 @@
 #include "exec/run/parallel.h"
 
 #include "exec/run/team.h"
+#include "ir/arena.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -18,14 +19,18 @@
 
 /* ---- loops ---- */
 
-/* The threads of all loops: who has the lock may use them. */
+/* Teams that no loop has: a loop takes one, or a new one, and brings it back. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Team *team;
+static Team **idle;
+static int idle_count, team_count;
 
-/* A fork has none of them, and makes its own. */
+static _Thread_local bool in_loop; /* a body's own loop has no threads */
+
+/* A fork has none of the threads, and makes its own. */
 static void forked(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    team = NULL;
+    idle_count = 0;
+    in_loop = false;
 }
 
 static void watch_forks(void) {
@@ -34,19 +39,41 @@ static void watch_forks(void) {
 
 static int most_given = INT_MAX; /* threads by the system; loops ask for no more */
 
-/* With the lock: sees to `threads` threads; returns how many there are. */
-static int have_threads(int threads) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (threads > most_given) threads = most_given;
-    if (threads <= 1 || (team && team_threads(team) >= threads)) return threads;
-    pthread_once(&once, watch_forks);
+/* With the lock: a team of so many threads, or of as many as the system gives. */
+static Team *make_team(int threads) {
+    Team *team = NULL;
     Diag *diag = diag_create();
-    team_destroy(team);
-    team = NULL;
     if (team_create(&team, threads, diag) != STATUS_OK)
-        most_given = threads = team ? team_threads(team) : 1;
+        most_given = team ? team_threads(team) : 1;
     diag_destroy(diag);
-    return threads;
+    if (!team) return NULL;
+    idle = memory_grow(idle, (size_t)++team_count, sizeof *idle);
+    return team;
+}
+
+static void bring_team(Team *team) {
+    pthread_mutex_lock(&lock);
+    if (team) idle[idle_count++] = team;
+    pthread_mutex_unlock(&lock);
+}
+
+/* A team for up to so many threads until it is brought back; NULL = the calling thread is
+ * alone. */
+static Team *take_team(int threads) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    Team *team = NULL;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    if (threads > most_given) threads = most_given;
+    if (threads > 1 && idle_count > 0) team = idle[--idle_count];
+    if (team && team_threads(team) < threads) {
+        team_destroy(team);
+        team_count--;
+        team = NULL;
+    }
+    if (threads > 1 && !team) team = make_team(threads);
+    pthread_mutex_unlock(&lock);
+    return team;
 }
 
 typedef struct Loop {
@@ -61,40 +88,54 @@ static void run_range(void *self, int me) {
     const int64_t each = loop->count / loop->threads, more = loop->count % loop->threads;
     const int64_t first = me * each + (me < more ? me : more);
     const int64_t end = first + each + (me < more);
+    in_loop = true;
     for (int64_t i = first; i < end; i++) loop->body(loop->self, i, me);
+    in_loop = false;
 }
 
 void parallel_for(int64_t count, int threads,
                   void (*body)(void *self, int64_t i, int worker), void *self) {
     Loop loop = {count, threads < count ? threads : (int)count, body, self};
-    if (loop.threads > 1 && pthread_mutex_trylock(&lock) == 0) {
-        loop.threads = have_threads(loop.threads);
-        if (loop.threads > 1) team_run_some(team, loop.threads, run_range, &loop);
-        pthread_mutex_unlock(&lock);
-        if (loop.threads > 1) return;
+    Team *team = loop.threads > 1 && !in_loop ? take_team(loop.threads) : NULL;
+    if (team) {
+        if (loop.threads > team_threads(team)) loop.threads = team_threads(team);
+        team_run_some(team, loop.threads, run_range, &loop);
+        bring_team(team);
+    } else {
+        for (int64_t i = 0; i < count; i++) body(self, i, 0);
     }
-    for (int64_t i = 0; i < count; i++) body(self, i, 0);
 }
 
 int parallel_reserve(int threads) {
     pthread_mutex_lock(&lock);
     most_given = INT_MAX;
-    const int given = have_threads(threads);
     pthread_mutex_unlock(&lock);
-    return given;
+    Team *team = take_team(threads);
+    const int given = team ? team_threads(team) : 1;
+    bring_team(team);
+    return given < threads ? given : threads;
 }
 
 /* OpenMP's, which another library may have brought along; NULL where none has. */
 static void (*set_openmp_threads)(int threads);
+static int (*openmp_threads)(void);
 
 static void find_openmp(void) {
     *(void **)&set_openmp_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    *(void **)&openmp_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
 }
 
-void parallel_alone(void) {
+int parallel_alone(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_openmp);
-    if (set_openmp_threads) set_openmp_threads(1);
+    if (!set_openmp_threads || !openmp_threads) return 1;
+    const int threads = openmp_threads();
+    if (threads != 1) set_openmp_threads(1);
+    return threads;
+}
+
+void parallel_together(int threads) {
+    if (threads != 1) set_openmp_threads(threads);
 }
 
 /* ---- how many there may be ---- */

@@ -7,9 +7,9 @@
 
 /* Runs body(self, i, worker) for every i in [0, count) on at most `threads` threads.
  * `worker` is below `threads` and names the thread; worker 0 is the calling thread. Each
- * thread gets one contiguous range, in order. The threads stay for the next loop. Where
- * they run another one (a body's own loop is within one, and the host may have threads
- * that call), or the system gives none, the calling thread does all of it. */
+ * thread gets one contiguous range, in order. The threads stay for the next loop; loops
+ * that several threads call at once have threads of their own each. Within a body, or
+ * where the system gives none, the calling thread does all of it. */
 void parallel_for(int64_t count, int threads,
                   void (*body)(void *self, int64_t i, int worker), void *self);
 
@@ -18,8 +18,10 @@ void parallel_for(int64_t count, int threads,
 int parallel_reserve(int threads);
 
 /* Makes libraries that would use threads of OpenMP's run on the calling thread alone when
- * it calls them. Loops of parallel_for stay as they are. */
-void parallel_alone(void);
+ * it calls them. Loops of parallel_for stay as they are. Returns how many they would have
+ * used, which parallel_together lets this thread have again. */
+int parallel_alone(void);
+void parallel_together(int threads);
 
 /* Threads that the process may keep busy: the processors it may run on, or fewer where
  * its control group has a quota (rounded up). At least 1. */

@@ -5,6 +5,7 @@
 #include "ir/arena.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,8 +20,8 @@ __attribute__((weak)) void *blas_memory_alloc(int kind);
 __attribute__((weak)) void blas_memory_free(void *buffer);
 
 /* Whether the address space has room for the buffers: OpenBLAS tries for ever where it
- * has not. Then it maps them, and keeps them. */
-static Status map_buffers(int threads, Diag *diag) {
+ * has not. */
+static Status find_room(int threads, Diag *diag) {
     const size_t bytes = (size_t)threads * BUFFER_BYTES;
     void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -33,12 +34,26 @@ static Status map_buffers(int threads, Diag *diag) {
         return STATUS_MEMORY;
     }
     munmap(room, bytes);
-    if (!blas_memory_alloc || !blas_memory_free) return STATUS_OK;
+    return STATUS_OK;
+}
+
+/* OpenBLAS maps them, and keeps them. */
+static void map_buffers(int threads) {
+    if (!blas_memory_alloc || !blas_memory_free) return;
     void **buffers = memory_alloc((size_t)threads, sizeof *buffers);
     for (int i = 0; i < threads; i++) buffers[i] = blas_memory_alloc(0);
     for (int i = 0; i < threads; i++) blas_memory_free(buffers[i]);
     free(buffers);
-    return STATUS_OK;
+}
+
+/* One after the other: what one finds room for is another's otherwise. */
+static Status reserve_buffers(int threads, Diag *diag) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    const Status status = find_room(threads, diag);
+    if (status == STATUS_OK) map_buffers(threads);
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 /* The library reads this when it is loaded. */
@@ -57,7 +72,7 @@ void threads_hold_in_limits(char **arguments) {
 }
 
 Status threads_reserve(int threads, Diag *diag) {
-    TRY(map_buffers(threads, diag));
+    TRY(reserve_buffers(threads, diag));
     const int given = parallel_reserve(threads);
     if (given >= threads) return STATUS_OK;
     diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL, "cannot start thread %d of %d",

@@ -146,7 +146,7 @@ static void test_one_runner(void **state) {
 /* Two calls, of which the first does not go on before the second says so. */
 typedef struct Pair {
     const Runs *runs;
-    sem_t begun, done;
+    sem_t begun, entering, done;
     void (*second)(const struct Pair *pair, CompressContext *context);
     bool alone;         /* the second must wait for the first */
     atomic_bool waited; /* the first did so, until the second was done or for a while */
@@ -160,8 +160,9 @@ static int wait_within(void *self) {
     if (atomic_exchange(&pair->waited, true)) return 0;
     EXPECT(compress_load(pair->runs->use.context, BERT, &model) == COMPRESS_USAGE);
     sem_post(&pair->begun);
-    if (pair->alone) {
-        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    if (pair->alone) { /* it would be done many times over */
+        EXPECT(wait_for(&pair->entering));
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
         EXPECT(!atomic_load(&pair->ended));
     } else {
         EXPECT(wait_for(&pair->done));
@@ -185,6 +186,7 @@ static void *call_second(void *self) {
     CompressContext *context;
     EXPECT(compress_open(&context, 2) == COMPRESS_OK);
     EXPECT(wait_for(&pair->begun));
+    sem_post(&pair->entering);
     pair->second(pair, context);
     atomic_store(&pair->ended, true);
     sem_post(&pair->done);
@@ -199,12 +201,14 @@ static void run_pair(const Runs *runs,
     void *selves[] = {&pair, &pair};
     pthread_t first;
     sem_init(&pair.begun, 0, 0);
+    sem_init(&pair.entering, 0, 0);
     sem_init(&pair.done, 0, 0);
     assert_int_equal(pthread_create(&first, NULL, call_first, &pair), 0);
     run_threads(1, call_second, selves);
     pthread_join(first, NULL);
     assert_int_equal(atomic_load(&wrong), 0);
     sem_destroy(&pair.begun);
+    sem_destroy(&pair.entering);
     sem_destroy(&pair.done);
 }
 
@@ -246,16 +250,71 @@ static void test_side_by_side(void **state) {
     runs_open(&runs);
     run_pair(&runs, run_ready, false);
     run_pair(&runs, run_unready, false);
-    if (!SANITIZED && !THREAD_SANITIZED) /* their allocators may hold a lock at a fork */
-        run_pair(&runs, replace_model, false);
+    run_pair(&runs, replace_model, false);
     run_pair(&runs, apply_passes, true);
+    runs_close(&runs);
+}
+
+/* ---- children ---- */
+
+typedef struct Reading {
+    const Runs *runs;
+    atomic_bool ended;
+} Reading;
+
+static void *run_until(void *self) {
+    Reading *reading = self;
+    CompressContext *context;
+    EXPECT(compress_open(&context, 2) == COMPRESS_OK);
+    while (!atomic_load(&reading->ended)) expect_run(reading->runs, context, 2, true);
+    compress_close(context);
+    return NULL;
+}
+
+/* Files of HDF5 are written and read by children, of a process whose other threads
+ * compute. */
+static void *save_and_load(void *self) {
+    enum { TIMES = 5 };
+    Reading *reading = self;
+    CompressContext *context;
+    CompressModel *model;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/library-threads-%d.h5", (int)getpid());
+    EXPECT(compress_open(&context, 2) == COMPRESS_OK);
+    for (int i = 0; i < TIMES; i++) {
+        EXPECT(compress_save(context, reading->runs->use.model, path, NULL) ==
+               COMPRESS_OK);
+        EXPECT(compress_load(context, path, &model) == COMPRESS_OK);
+        compress_free_model(model);
+    }
+    remove(path);
+    atomic_store(&reading->ended, true);
+    compress_close(context);
+    return NULL;
+}
+
+static void test_children(void **state) {
+    Runs runs;
+    pthread_t others[2];
+    (void)state;
+    if (SANITIZED || THREAD_SANITIZED) skip(); /* their allocators hold locks at a fork */
+    runs_open(&runs);
+    Reading reading = {.runs = &runs};
+    void *selves[] = {&reading};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&others[i], NULL, run_until, &reading), 0);
+    run_threads(1, save_and_load, selves);
+    for (int i = 0; i < 2; i++) pthread_join(others[i], NULL);
+    assert_int_equal(atomic_load(&wrong), 0);
     runs_close(&runs);
 }
 
 /* ---- texts ---- */
 
-#define LLAMA "recipes/models/llama_shakespeare.h5"
-#define WORDS "tokenizer: recipes/data/shakespeare/tokenizer.json"
+#define LLAMA   "recipes/models/llama_shakespeare.h5"
+#define WORDS   "tokenizer: recipes/data/shakespeare/tokenizer.json"
+#define HOW     "max_tokens: 20, temperature: 0.8, seed: 3"
+#define OPTIONS "{" HOW "}"
 
 enum { TEXTS = 4, TURNS = 3 };
 
@@ -270,7 +329,6 @@ typedef struct Talk {
 
 /* A conversation with a writer of its own. */
 static void *talk(void *self) {
-    static const char OPTIONS[] = "{max_tokens: 20, temperature: 0.8, seed: 3}";
     const Talk *me = self;
     CompressContext *context;
     CompressWriter *writer;
@@ -286,6 +344,20 @@ static void *talk(void *self) {
         compress_free_text(more);
     }
     compress_free_writer(writer);
+    compress_close(context);
+    return NULL;
+}
+
+/* All with the same writer, on one thread or two. */
+static void *write_alone(void *self) {
+    const Talk *me = self;
+    CompressContext *context;
+    char *text;
+    EXPECT(compress_open(&context, me->threads) == COMPRESS_OK);
+    EXPECT(compress_write(context, me->writer, me->beginning, OPTIONS, NULL, NULL,
+                          &text) == COMPRESS_OK);
+    EXPECT(text && strcmp(text, me->want[0]) == 0);
+    compress_free_text(text);
     compress_close(context);
     return NULL;
 }
@@ -309,11 +381,9 @@ static void test_writers(void **state) {
         strcpy(text, beginnings[i]);
         for (int turn = 0; turn < TURNS; turn++) {
             char *more;
-            assert_int_equal(compress_generate(
-                                 context, model, text,
-                                 "{" WORDS ", max_tokens: 20, temperature: 0.8, seed: 3}",
-                                 &more),
-                             COMPRESS_OK);
+            assert_int_equal(
+                compress_generate(context, model, text, "{" WORDS ", " HOW "}", &more),
+                COMPRESS_OK);
             assert_true(strlen(more) < sizeof talks[i].want[turn]);
             strcpy(talks[i].want[turn], more);
             strcat(text, more);
@@ -322,16 +392,16 @@ static void test_writers(void **state) {
     }
     compress_free_model(model);
     run_threads(TEXTS, talk, selves);
+    run_threads(TEXTS, write_alone, selves);
     CompressWriter *last;
     assert_int_equal(compress_copy_writer(context, NULL, &last), COMPRESS_USAGE);
     assert_int_equal(compress_copy_writer(context, writer, NULL), COMPRESS_USAGE);
     assert_int_equal(compress_copy_writer(context, writer, &last), COMPRESS_OK);
     compress_free_writer(writer);
     char *text;
-    assert_int_equal(compress_write(context, last, beginnings[0],
-                                    "{max_tokens: 20, temperature: 0.8, seed: 3}", NULL,
-                                    NULL, &text),
-                     COMPRESS_OK);
+    assert_int_equal(
+        compress_write(context, last, beginnings[0], OPTIONS, NULL, NULL, &text),
+        COMPRESS_OK);
     assert_string_equal(text, talks[0].want[0]);
     compress_free_text(text);
     compress_free_writer(last);
@@ -342,6 +412,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_runner),
         cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_children),
         cmocka_unit_test(test_writers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
