@@ -6,6 +6,7 @@
 #include "ir/mapped.h"
 #include "ir/quantised.h"
 #include "ir/random.h"
+#include "ir/sanitized.h"
 #include "tests/support/check.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MUTANTS = 3200, PATH_BYTES = 512 };
+enum { MUTANTS = SANITIZED ? 1600 : 3200, PATH_BYTES = 512 };
 
 /* --- a small table of ops of our own, and a model with every element type --- */
 
