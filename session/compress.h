@@ -280,8 +280,8 @@ COMPRESS_API CompressStatus compress_write(CompressContext *context,
 /* Another writer of the same model, tokenizer and context, which has read nothing: it
  * shares the packed weights, and takes memory for one more text, as of a conversation
  * beside others, and for the context's threads, which wait. Waits until `writer` is not
- * writing. To be freed with
- * compress_free_writer, before the other or after. Fails with COMPRESS_MEMORY. */
+ * writing. To be freed with compress_free_writer, before the other or after. Fails with
+ * COMPRESS_MEMORY. */
 COMPRESS_API CompressStatus compress_copy_writer(CompressContext *context,
                                                  CompressWriter *writer,
                                                  CompressWriter **out);

@@ -357,7 +357,7 @@ CompressStatus compress_prepare_writer(CompressContext *context,
     return library_end(&call, give_writer(out, writer, NULL, &call, status));
 }
 
-/* With the weights of `like`, which may be writing. */
+/* With the weights of `like`, once it is not writing. */
 static Status copy_writer(CompressWriter **out, CompressWriter *like,
                           const LibraryCall *call) {
     CompressWriter *writer = memory_alloc(1, sizeof *writer);

@@ -10,6 +10,10 @@
 
 #define BERT "tests/data/reference/bert"
 
+/* A language model, and its vocabulary as an option. */
+#define LLAMA "recipes/models/llama_shakespeare.h5"
+#define WORDS "tokenizer: recipes/data/shakespeare/tokenizer.json"
+
 #if defined(__SANITIZE_THREAD__)
 #define THREAD_SANITIZED true
 #elif defined(__has_feature)
@@ -36,6 +40,12 @@ static inline void use_open(Use *use) {
 static inline void use_close(Use *use) {
     compress_free_model(use->model);
     compress_close(use->context);
+}
+
+static inline int64_t value_count(const CompressTensor *tensor) {
+    int64_t count = 1;
+    for (int d = 0; d < tensor->rank; d++) count *= tensor->dim[d];
+    return count;
 }
 
 static inline void assert_said(const Use *use, const char *words) {

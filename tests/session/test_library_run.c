@@ -103,8 +103,7 @@ static int check_family(const char *name) {
         COMPRESS_OK);
     assert_int_equal(again_count, count);
     for (size_t i = 0; i < count; i++) {
-        int64_t values = 1;
-        for (int d = 0; d < outputs[i].rank; d++) values *= outputs[i].dim[d];
+        const int64_t values = value_count(&outputs[i]);
         assert_memory_equal(outputs[i].data, again[i].data,
                             (size_t)values * sizeof(float));
         const Tensor *want = checkpoint_find(reference, outputs[i].name);
@@ -166,13 +165,11 @@ static void test_runner(void **state) {
                          COMPRESS_OK);
         assert_int_equal(got_count, want_count);
         for (size_t k = 0; k < got_count; k++) {
-            int64_t values = 1;
             assert_string_equal(got[k].name, want[k].name);
             assert_int_equal(got[k].dim[0], SHAPES[i][0]);
-            for (int d = 0; d < got[k].rank; d++) values *= got[k].dim[d];
             assert_memory_equal(got[k].dim, want[k].dim, sizeof want[k].dim);
             assert_memory_equal(got[k].data, want[k].data,
-                                (size_t)values * sizeof(float));
+                                (size_t)value_count(&got[k]) * sizeof(float));
         }
         compress_free_tensors(got);
         compress_free_tensors(want);
@@ -211,9 +208,6 @@ static void test_wrong_inputs(void **state) {
 }
 
 /* ---- texts ---- */
-
-#define LLAMA "recipes/models/llama_shakespeare.h5"
-#define WORDS "tokenizer: recipes/data/shakespeare/tokenizer.json"
 
 /* What is made is a text of so many tokens, the same again and on other threads, another
  * one from another seed. */

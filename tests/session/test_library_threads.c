@@ -62,10 +62,9 @@ static CompressStatus compute(const Use *use, CompressRunner *runner, int shape,
 
 static bool same_outputs(const CompressTensor *a, const CompressTensor *b, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        size_t values = 1;
-        for (int d = 0; d < a[i].rank; d++) values *= (size_t)a[i].dim[d];
+        const size_t bytes = (size_t)value_count(&a[i]) * sizeof(float);
         if (memcmp(a[i].dim, b[i].dim, sizeof a[i].dim) != 0 ||
-            memcmp(a[i].data, b[i].data, values * sizeof(float)) != 0)
+            memcmp(a[i].data, b[i].data, bytes) != 0)
             return false;
     }
     return count > 0;
@@ -311,8 +310,6 @@ static void test_children(void **state) {
 
 /* ---- texts ---- */
 
-#define LLAMA   "recipes/models/llama_shakespeare.h5"
-#define WORDS   "tokenizer: recipes/data/shakespeare/tokenizer.json"
 #define HOW     "max_tokens: 20, temperature: 0.8, seed: 3"
 #define OPTIONS "{" HOW "}"
 
