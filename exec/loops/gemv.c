@@ -8,6 +8,7 @@
 #include "exec/loops/loops.h"
 #include "exec/loops/panel.h"
 #include "exec/loops/target.h"
+#include "exec/loops/unchecked.h"
 
 #include "ir/half.h"
 
@@ -17,7 +18,7 @@
 #include <immintrin.h>
 #endif
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define ALWAYS_INLINE UNCHECKED static inline __attribute__((always_inline))
 
 /* Floats of a register, and the largest tiles: with one vector SOLO_PANELS panels, else
  * VECTORS vectors times PANELS panels of floats, FEW_VECTORS times FEW_PANELS of fewer
@@ -247,8 +248,8 @@ ALWAYS_INLINE void wide4_group(const Source *in, const char *w, int64_t first,
 /* Defines a tile of a fixed size. Sums that are one struct, and no loops around the
  * tile's own, keep them in registers. */
 #define DEFINE_TILE(kind, name, panels, n)                                               \
-    static void kind##_##name(const Source *in, const float *x, int64_t ldx,             \
-                              Vec *sums) {                                               \
+    UNCHECKED static void kind##_##name(const Source *in, const float *x, int64_t ldx,   \
+                                        Vec *sums) {                                     \
         typedef struct Held {                                                            \
             Vec sum[(panels) * (n)*PARTS];                                               \
         } Held;                                                                          \
@@ -260,8 +261,8 @@ ALWAYS_INLINE void wide4_group(const Source *in, const char *w, int64_t first,
 /* Tiles of floats that write their sums to y, those of panel p and vector t to
  * y[t * ldy + p * 16], or go on from what is there. */
 #define DEFINE_DIRECT(kind, name, panels, n, add)                                        \
-    static void kind##_##name(const Source *in, const float *x, int64_t ldx, float *y,   \
-                              int64_t ldy) {                                             \
+    UNCHECKED static void kind##_##name(const Source *in, const float *x, int64_t ldx,   \
+                                        float *y, int64_t ldy) {                         \
         typedef struct Held {                                                            \
             Vec sum[(panels) * (n)*PARTS];                                               \
         } Held;                                                                          \
@@ -280,8 +281,8 @@ ALWAYS_INLINE void wide4_group(const Source *in, const char *w, int64_t first,
 
 /* The same of int4: sums of a group times its scales are added up. */
 #define DEFINE_Q4(kind, name, panels, n)                                                 \
-    static void kind##_##name(const Source *in, const float *x, int64_t ldx,             \
-                              Vec *sums) {                                               \
+    UNCHECKED static void kind##_##name(const Source *in, const float *x, int64_t ldx,   \
+                                        Vec *sums) {                                     \
         typedef struct Held {                                                            \
             Vec sum[(panels) * (n)*PARTS];                                               \
         } Held;                                                                          \
@@ -392,6 +393,19 @@ static int64_t tile_panels(const Sizes *sizes, int64_t left, int64_t n, int *wid
     return 1 << *width;
 }
 
+/* What a tile of `panels` panels and n vectors reads. */
+static void touch_tile(const Source *in, const float *x, int64_t ldx, int64_t panels,
+                       int64_t n) {
+    const int64_t row = in->K * (int64_t)sizeof(float),
+                  column = PANEL_ROWS * sizeof(float);
+    const int64_t bytes = in->matrix  ? matrix_panel_bytes(in->matrix)
+                          : in->K > 0 ? (in->K - 1) * in->step + column
+                                      : 0;
+    for (int64_t p = 0; p < panels; p++) touch(in->w + p * in->gap, bytes);
+    if (in->floats) touch(in->floats, panels * PANEL_ROWS * row);
+    for (int64_t t = 0; t < n; t++) touch(x + t * ldx, row);
+}
+
 /* ---- products ---- */
 
 /* The sums of one vector with the panel whose first column is `column`. */
@@ -431,6 +445,7 @@ static void times_panels(const Source *in, const Tiles *tiles, int64_t panels,
             part.w += p * in->gap;
             if (part.floats) part.floats += p * in->K * PANEL_ROWS;
             Tile *tile = n > 1 ? tiles->several[width][size] : tiles->solo[step];
+            if (SANITIZED) touch_tile(&part, x + t * ldx, ldx, step, n);
             tile(&part, x + t * ldx, ldx, sums);
             for (int64_t i = 0; i < step * n; i++)
                 put_panel(to, column + (p + i / n) * PANEL_ROWS, t + i % n,
@@ -543,7 +558,13 @@ void REAL_FN(panels_times)(const Panels *panels, const float *x, int64_t ldx, fl
             step = tile_panels(&FLOATS, panels->panels - p, n, &width);
             DirectTile *tile =
                 n > 1 ? DIRECT[panels->add][width][size] : DIRECT_SOLO[panels->add][step];
-            tile(&in, x + t * ldx, ldx, y + t * ldy + p * PANEL_ROWS, ldy);
+            float *to = y + t * ldy + p * PANEL_ROWS;
+            if (SANITIZED) {
+                touch_tile(&in, x + t * ldx, ldx, step, n);
+                for (int64_t i = 0; i < n; i++)
+                    touch(to + i * ldy, step * PANEL_ROWS * size_of);
+            }
+            tile(&in, x + t * ldx, ldx, to, ldy);
         }
     }
 }

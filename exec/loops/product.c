@@ -10,8 +10,9 @@
 #include "exec/linalg/thread_room.h"
 #include "exec/loops/loops.h"
 #include "exec/loops/panel.h"
+#include "exec/loops/unchecked.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define ALWAYS_INLINE UNCHECKED static inline __attribute__((always_inline))
 
 /* Floats of a register; panels and rows of the largest tile, whose sums stay in
  * registers; panels of a block, which stay in the second-level cache while rows of the
@@ -120,7 +121,8 @@ ALWAYS_INLINE void sum_tile(int panels, int n, const Strips *right, const Left *
 /* Tiles of a fixed size; a left operand with its k side by side is read faster. */
 typedef void Tile(const Strips *right, const Left *left, const Result *to);
 #define DEFINE_TILE(name, panels, n)                                                     \
-    static void name(const Strips *right, const Left *left, const Result *to) {          \
+    UNCHECKED static void name(const Strips *right, const Left *left,                    \
+                               const Result *to) {                                       \
         if (left->step == 1)                                                             \
             sum_tile(panels, n, right, left, 1, to);                                     \
         else                                                                             \
@@ -143,6 +145,24 @@ static const int WIDTH[WIDTHS] = {1, MIDDLE_PANELS, PANELS};
 static const int HEIGHT[HEIGHTS] = {1, 2, MIDDLE_ROWS, ROWS};
 static Tile *const TILES[WIDTHS][HEIGHTS] = {TILES_OF(narrow), TILES_OF(middle),
                                              TILES_OF(wide)};
+
+/* What a tile of `panels` panels and n rows reads and writes. */
+static void touch_tile(int panels, int n, const Strips *right, const Left *left,
+                       const Result *to) {
+    const int64_t size = sizeof(float), line = PANEL_ROWS * size, last = right->K - 1;
+    for (int p = 0; p < panels; p++) {
+        touch(right->w + p * right->gap, last < 0 ? 0 : last * right->step * size + line);
+        for (int t = 0; t < n; t++) touch(to->c + t * to->ldc + p * to->gap, line);
+    }
+    for (int t = 0; t < n; t++)
+        touch(left->x + t * left->next, (last * left->step + 1) * size);
+}
+
+static void run_tile(int across, int tall, const Strips *right, const Left *left,
+                     const Result *to) {
+    if (SANITIZED) touch_tile(WIDTH[across], HEIGHT[tall], right, left, to);
+    TILES[across][tall](right, left, to);
+}
 
 static int64_t at_most(int64_t count, int64_t most) {
     return count < most ? count : most;
@@ -194,7 +214,7 @@ static void put_panels(const Strips *right, int64_t panels, const Left *left,
             Result at = *to;
             at.c += t * to->ldc + p * to->gap;
             if (fetched) fetch_share(&next, right->K, p, WIDTH[across], panels);
-            TILES[across][tall](&strips, &here, &at);
+            run_tile(across, tall, &strips, &here, &at);
             p += WIDTH[across];
         }
         t += HEIGHT[tall];
@@ -213,8 +233,8 @@ static void put_edge(const Strips *right, const Left *left, int64_t rows, int64_
         memset(room, 0, (size_t)n * PANEL_ROWS * sizeof *room);
         for (int i = 0; to->add && i < n; i++)
             memcpy(room + i * PANEL_ROWS, c + i * to->ldc, bytes);
-        TILES[0][tall](right, &here,
-                       &(Result){room, PANEL_ROWS, PANEL_ROWS, to->alpha, to->add});
+        run_tile(0, tall, right, &here,
+                 &(Result){room, PANEL_ROWS, PANEL_ROWS, to->alpha, to->add});
         for (int i = 0; i < n; i++) memcpy(c + i * to->ldc, room + i * PANEL_ROWS, bytes);
         t += n;
     }

@@ -6,6 +6,7 @@
 #include "tests/exec/attention_naive.h"
 #include "tests/support/check.h"
 #include "tests/support/rounding.h"
+#include "tests/support/thinned.h"
 
 /* A call of the kernel in one precision, with everything it points to. */
 typedef struct Run {
@@ -240,7 +241,7 @@ static int64_t pick(uint64_t key, uint64_t index, int64_t most) {
 
 static void test_random_shapes(void **state) {
     (void)state;
-    for (uint64_t round = 0; round < 300; round++) {
+    for (uint64_t round = 0; round < 300; round += ROUND_STEP) {
         const uint64_t key = random_key(77, round), bits = random_u64(key, 50);
         Problem p = {pick(key, 0, 3),  pick(key, 1, 4),  pick(key, 2, 40),
                      pick(key, 3, 40), pick(key, 4, 20), pick(key, 5, 20)};
@@ -259,7 +260,7 @@ static void test_random_shapes(void **state) {
 /* Windows of any size on any grid, shifted and not, with every kind of operand. */
 static void test_windows(void **state) {
     (void)state;
-    for (uint64_t round = 0; round < 300; round++) {
+    for (uint64_t round = 0; round < 300; round += ROUND_STEP) {
         const uint64_t key = random_key(79, round), bits = random_u64(key, 50);
         Problem p = {.samples = pick(key, 0, 3),
                      .heads = pick(key, 1, 4),
@@ -281,7 +282,7 @@ static void test_windows(void **state) {
  * beside them, and lengths beyond the last bucket. */
 static void test_buckets(void **state) {
     (void)state;
-    for (uint64_t round = 0; round < 100; round++) {
+    for (uint64_t round = 0; round < 100; round += ROUND_STEP) {
         const uint64_t key = random_key(80, round), bits = random_u64(key, 50);
         Problem p = {pick(key, 0, 2),   pick(key, 1, 4), pick(key, 2, 120),
                      pick(key, 3, 120), pick(key, 4, 9), pick(key, 5, 9)};
@@ -317,7 +318,7 @@ static void test_published_buckets(void **state) {
  * the text, and caps of the scores, with every kind of operand. */
 static void test_reach_and_cap(void **state) {
     (void)state;
-    for (uint64_t round = 0; round < 200; round++) {
+    for (uint64_t round = 0; round < 200; round += ROUND_STEP) {
         const uint64_t key = random_key(83, round), bits = random_u64(key, 50);
         const int64_t groups = pick(key, 1, 2);
         Problem p = {pick(key, 0, 2),  groups * pick(key, 9, 3), pick(key, 2, 150),
@@ -342,7 +343,7 @@ static void test_edges(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 2, 7, 8, 9, 63, 64, 65, 127, 128, 129, 191, 200};
     static const int64_t reaches[] = {0, 1, 8, 9, 70};
-    for (uint64_t round = 0; round < 130; round++) {
+    for (uint64_t round = 0; round < 130; round += ROUND_STEP) {
         const uint64_t key = random_key(84, round), bits = random_u64(key, 50);
         const int64_t groups = pick(key, 1, 2), tokens = lengths[round % 13];
         Problem p = {2, groups * pick(key, 9, 2), tokens, tokens, 4, 3};
@@ -403,7 +404,7 @@ static void test_skipped_blocks(void **state) {
 /* Groups of query heads with one head of keys and values each. */
 static void test_groups(void **state) {
     (void)state;
-    for (uint64_t round = 0; round < 100; round++) {
+    for (uint64_t round = 0; round < 100; round += ROUND_STEP) {
         const uint64_t key = random_key(78, round), bits = random_u64(key, 50);
         const int64_t groups = pick(key, 1, 3);
         Problem p = {pick(key, 0, 2),  groups * pick(key, 9, 4), pick(key, 2, 150),

@@ -10,6 +10,9 @@
 
 enum { THINNED_TO = SANITIZED ? 5 : 1 };
 
+/* So far apart are the rounds of drawn problems that a slow formula is the measure of. */
+enum { ROUND_STEP = SANITIZED ? 3 : 1 };
+
 /* Whether a cell is left out. */
 static inline bool thinned_out(int row, int column) {
     return (row + column) % THINNED_TO != 0;
