@@ -1,9 +1,14 @@
 /* What fuzz targets share: see fuzz.h. */
 #include "tests/fuzz/fuzz.h"
 
+#include "io/datasets/dataset.h"
+#include "io/files/yaml.h"
+#include "ir/op.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 const char *fuzz_folder(void) {
@@ -53,4 +58,49 @@ void fuzz_checkpoint(const Checkpoint *checkpoint) {
             tensor_read_f32(tensor, first, count - first < PIECE ? count - first : PIECE,
                             piece);
     }
+}
+
+enum { COLUMNS_MAX = 8, SAMPLES = 64 };
+
+static void fetch_one(const Batches *set, int64_t sample, int64_t tokens, Diag *diag) {
+    Fetch what = {.index = &sample, .n = 1};
+    void *to[COLUMNS_MAX] = {NULL};
+    batches_pad(set, &what);
+    int64_t sizes[DIM_SYMBOLS] = {0};
+    sizes[DIM_INDEX(DIM_N)] = 1;
+    sizes[DIM_INDEX(DIM_T)] = what.tokens;
+    sizes[DIM_INDEX(DIM_S)] = what.source;
+    sizes[DIM_INDEX(DIM_M)] = batches_masked(set, what.tokens);
+    fuzz_expect(what.tokens <= tokens && what.source <= tokens, "samples that fit");
+    for (int c = 0; c < set->column_count; c++) {
+        Type type;
+        fuzz_expect(type_bind(&set->columns[c].type, sizes, &type), "a column has sizes");
+        to[c] = malloc(((size_t)type_count(&type) + 1) * sizeof(float));
+    }
+    fuzz_expect(set->fetch(set, &what, to, diag) == STATUS_OK, "a sample is there");
+    for (int c = 0; c < set->column_count; c++) free(to[c]);
+}
+
+void fuzz_data_set(const char *entry, int64_t tokens) {
+    Diag *diag = diag_create();
+    Arena *arena = arena_create();
+    const DataFormat *format;
+    Tree *spec;
+    void *options;
+    Batches *set;
+    fuzz_expect(yaml_parse(&spec, arena, "entry", entry, strlen(entry), diag) ==
+                        STATUS_OK &&
+                    dataset_bind(&format, &options, arena, spec, ".", diag) == STATUS_OK,
+                "options that hold");
+    const Status status = dataset_open(&set, format, options, LOC_NONE, diag);
+    if (status == STATUS_OK) {
+        fuzz_expect(set->count > 0 && set->column_count <= COLUMNS_MAX, "samples");
+        for (int64_t i = 0; i < set->count && i < SAMPLES; i++)
+            fetch_one(set, i, tokens, diag);
+        batches_destroy(set);
+    } else {
+        fuzz_told(status, diag);
+    }
+    arena_destroy(arena);
+    diag_destroy(diag);
 }

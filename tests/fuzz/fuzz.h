@@ -43,4 +43,9 @@ void fuzz_told(Status status, const Diag *diag);
 /* Reads every value of a checkpoint and finds every tensor by its name. */
 void fuzz_checkpoint(const Checkpoint *checkpoint);
 
+/* Opens the data set of an entry of a recipe's `data`, in YAML, whose options hold. Of
+ * one that is accepted 64 samples are fetched; no text may have more than `tokens`
+ * tokens. */
+void fuzz_data_set(const char *entry, int64_t tokens);
+
 #endif
