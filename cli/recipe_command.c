@@ -171,13 +171,13 @@ static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
     const Status status = session_plan(session, diag);
     if (status == STATUS_IO && data_is_missing(session))
         diag_hint(diag, "--no-data plans without data sets, which are not checked then");
-    const bool known = status == STATUS_GATE || status == STATUS_MEMORY;
-    if (known && !cli->flags.json) /* up to the gate */
+    if (status != STATUS_OK && status != STATUS_GATE && status != STATUS_MEMORY)
+        return status;
+    if (cli->flags.json) /* where a bound does not hold, what there is up to it */
+        TRY(run_report_write(run_report_plan(session), "-", diag));
+    else
         report_print_plan(&session->planned, stdout);
-    TRY(status);
-    if (cli->flags.json) return run_report_write(run_report_plan(session), "-", diag);
-    report_print_plan(&session->planned, stdout);
-    return STATUS_OK;
+    return status;
 }
 
 Status command_plan(const Cli *cli, Diag *diag) {

@@ -112,6 +112,9 @@ Status untrusted_confine(const Cli *cli, char **arguments, Diag *diag) {
     add_arguments(&wanted, cli);
     TRY(check_homes(&wanted.reads, cli, diag));
     TRY(check_homes(&wanted.writes, cli, diag));
+    /* made now: nothing is, later, above a folder that may be written to */
+    if (cli->flags.cache) TRY(path_make_folder(cli->flags.cache, diag));
+    if (cli->flags.dump_dir) TRY(path_make_folder(cli->flags.dump_dir, diag));
     add_flags(&wanted, cli, "allow");
     char program[4096];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);

@@ -70,6 +70,21 @@ static void bind_data(Session *session, const Tree *data, Diag *diag) {
     }
 }
 
+/* What --output says of the recipe's output: its path is another one. A map keeps its
+ * other options where the path has the same format. */
+static const Tree *output_at(const Session *session, const char *path) {
+    Arena *arena = session->arena;
+    const Tree *own = session->recipe.output;
+    const Tree *old = own && own->kind == TREE_MAP ? tree_get(own, "path") : NULL;
+    Tree *given = tree_new(arena, TREE_STRING, LOC_NONE);
+    given->string = path;
+    if (!old || old->kind != TREE_STRING || !output_alike(old->string, path))
+        return given;
+    Tree *map = tree_copy(arena, own);
+    tree_get(map, "path")->string = path;
+    return map;
+}
+
 /* Binds where the model is to go. */
 static Status bind_outputs(Session *session, Diag *diag) {
     const char *path = session->options.output;
@@ -78,11 +93,9 @@ static Status bind_outputs(Session *session, Diag *diag) {
     const int most = is_list ? output->count : 1;
     session->outputs.items = ARENA_ARRAY(session->arena, ModelOutput, (size_t)most + 1);
     if (path) {
-        Tree *given = tree_new(session->arena, TREE_STRING, LOC_NONE);
-        given->string = path;
         session->outputs.count = 1;
-        return output_bind(&session->outputs.items[0], session->arena, given,
-                           STATUS_USAGE, diag);
+        return output_bind(&session->outputs.items[0], session->arena,
+                           output_at(session, path), STATUS_USAGE, diag);
     }
     for (const Tree *own = is_list ? output->first : output; own; own = own->next) {
         output_bind(&session->outputs.items[session->outputs.count++], session->arena,

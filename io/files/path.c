@@ -30,6 +30,20 @@ const char *path_folder(Arena *arena, const char *path) {
     return arena_strndup(arena, path, (size_t)(slash - path));
 }
 
+Status path_make_folder(const char *path, Diag *diag) {
+    Arena *arena = arena_create();
+    const char *above = path_folder(arena, path);
+    Status status = STATUS_OK;
+    if (!path_is_folder(above) && strcmp(above, path) != 0)
+        status = path_make_folder(above, diag);
+    arena_destroy(arena);
+    TRY(status);
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && path_is_folder(path)))
+        return STATUS_OK;
+    return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot make the folder: %s",
+                     strerror(errno == EEXIST ? ENOTDIR : errno));
+}
+
 /* Whether `path` lies below `folder`; both resolved. */
 static bool path_below(const char *path, const char *folder) {
     size_t length = strlen(folder);

@@ -15,6 +15,9 @@ const char *path_join(Arena *arena, const char *folder, const char *name);
 /* Folder part of a path in the arena, "." when it has none. */
 const char *path_folder(Arena *arena, const char *path);
 
+/* Makes a folder where there is none, and those above it. Fails with STATUS_IO. */
+Status path_make_folder(const char *path, Diag *diag);
+
 /* Checks that a file found in a folder really lies in it: symbolic links must not lead
  * out, except into the blobs of the Hugging Face cache that the folder is a snapshot of.
  * Fails with STATUS_FORMAT, or STATUS_IO when there is no such file. */

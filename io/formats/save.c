@@ -67,6 +67,11 @@ static Status bind_options(ModelOutput *out, Arena *arena, const Tree *map, Stat
     return status;
 }
 
+bool output_alike(const char *a, const char *b) {
+    const ModelFormat *format = format_of_path(a);
+    return format && format == format_of_path(b);
+}
+
 Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status status,
                    Diag *diag) {
     const bool is_map = value->kind == TREE_MAP;

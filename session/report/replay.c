@@ -54,10 +54,14 @@ static Status read_file(Replay *r, Diag *diag) {
     TRY(model_load(&r->file, path, ops_table(), true, diag));
     r->recipe = tree_get(r->file->provenance, "recipe");
     r->run = tree_get(r->file->provenance, "run");
-    if (r->recipe && r->recipe->kind == TREE_MAP && text_of(r->run, "recipe"))
-        return STATUS_OK;
+    const bool has_recipe = r->recipe && r->recipe->kind == TREE_MAP;
+    if (has_recipe && text_of(r->run, "recipe")) return STATUS_OK;
     return diag_fail(diag, STATUS_MODEL, LOC_FILE(path), NULL,
-                     "expected a model that a recipe made, found none in its provenance");
+                     "expected a model that a recipe made, %s",
+                     has_recipe
+                         ? "with the hashes of the run, found a recipe alone, as an "
+                           "older version kept it"
+                         : "found none in its provenance");
 }
 
 /* The entry of the provenance for step `index` of the recipe, NULL when there is none. */

@@ -172,12 +172,24 @@ static Status read_run(RunCheckpoint *checkpoint, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Whether another run uses the folder. */
+static bool is_in_use(const RunCheckpoint *checkpoint) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const int lock =
+        open(in_folder(checkpoint, checkpoint->arena, LOCK_FILE), O_RDWR | O_CLOEXEC);
+    const bool used =
+        lock >= 0 && fcntl(lock, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+    if (lock >= 0) close(lock);
+    return used;
+}
+
 static Status open_earlier(RunCheckpoint *checkpoint) {
     Diag *diag = checkpoint->options.diag, *own = diag_create();
     const char *folder = checkpoint->options.folder;
     const bool there = path_is_file(in_folder(checkpoint, checkpoint->arena, RUN_FILE));
     Status status = path_is_folder(folder) ? check_ours(folder, diag) : STATUS_OK;
-    if (status == STATUS_OK && there && !checkpoint->options.resume)
+    if (status == STATUS_OK && there && !checkpoint->options.resume &&
+        !is_in_use(checkpoint))
         diag_warn(diag, LOC_FILE(folder), NULL,
                   "a run that did not end is kept here; this one replaces it, --resume "
                   "would go on with it");

@@ -28,21 +28,6 @@ static const char *store_path(const StepStore *store, Arena *arena, const char *
     return arena_printf(arena, "%s/%s/%s%s", store->folder, part, name, ending);
 }
 
-/* Makes a folder, and those above it. */
-static Status make_folder(const char *path, Diag *diag) {
-    Arena *arena = arena_create();
-    const char *above = path_folder(arena, path);
-    Status status = STATUS_OK;
-    if (!path_is_folder(above) && strcmp(above, path) != 0)
-        status = make_folder(above, diag);
-    arena_destroy(arena);
-    TRY(status);
-    if (mkdir(path, 0777) == 0 || (errno == EEXIST && path_is_folder(path)))
-        return STATUS_OK;
-    return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "cannot make the folder: %s",
-                     strerror(errno == EEXIST ? ENOTDIR : errno));
-}
-
 /* Makes a file one that was used now. */
 static bool touch(const char *path) {
     return utimensat(AT_FDCWD, path, NULL, 0) == 0 || path_is_file(path);
@@ -50,7 +35,7 @@ static bool touch(const char *path) {
 
 Status step_store_open(StepStore **out, const char *folder, int64_t limit, bool create,
                        Diag *diag) {
-    if (create) TRY(make_folder(folder, diag));
+    if (create) TRY(path_make_folder(folder, diag));
     if (!path_is_folder(folder))
         return diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,
                          "expected a folder, found %s",
@@ -139,7 +124,8 @@ Status step_store_put(StepStore *store, const char *key, const Tree *parts,
         tree_put(arena, file, "entry", step_entry_tree(arena, entry));
         entry_hash(file, hash);
         tree_put_string(arena, file, "hash", hash);
-        status = make_folder(arena_printf(arena, "%s/%s", store->folder, STEPS), own);
+        status =
+            path_make_folder(arena_printf(arena, "%s/%s", store->folder, STEPS), own);
         if (status == STATUS_OK) status = json_write(file, path, own);
     }
     arena_destroy(arena);
@@ -187,7 +173,8 @@ Status step_store_put_model(StepStore *store, const char *state, Model *model,
     Status status = STATUS_OK;
     if (!touch(path)) {
         Model *kept = model_state_copy(model);
-        status = make_folder(arena_printf(arena, "%s/%s", store->folder, MODELS), own);
+        status =
+            path_make_folder(arena_printf(arena, "%s/%s", store->folder, MODELS), own);
         if (status == STATUS_OK) status = modelfile_write(kept, path, NULL, own);
         model_destroy(kept);
     }
