@@ -78,9 +78,10 @@ static const Tree *output_at(const Session *session, const char *path) {
     const Tree *old = own && own->kind == TREE_MAP ? tree_get(own, "path") : NULL;
     Tree *given = tree_new(arena, TREE_STRING, LOC_NONE);
     given->string = path;
-    if (!old || old->kind != TREE_STRING || !output_alike(old->string, path))
+    if (!old || old->kind != TREE_STRING || !output_same_format(old->string, path))
         return given;
     Tree *map = tree_copy(arena, own);
+    map->key = own->key, map->parent = own->parent; /* so that paths are whole */
     tree_get(map, "path")->string = path;
     return map;
 }
@@ -93,9 +94,10 @@ static Status bind_outputs(Session *session, Diag *diag) {
     const int most = is_list ? output->count : 1;
     session->outputs.items = ARENA_ARRAY(session->arena, ModelOutput, (size_t)most + 1);
     if (path) {
+        const Tree *given = output_at(session, path);
         session->outputs.count = 1;
-        return output_bind(&session->outputs.items[0], session->arena,
-                           output_at(session, path), STATUS_USAGE, diag);
+        return output_bind(&session->outputs.items[0], session->arena, given,
+                           given->kind == TREE_MAP ? STATUS_RECIPE : STATUS_USAGE, diag);
     }
     for (const Tree *own = is_list ? output->first : output; own; own = own->next) {
         output_bind(&session->outputs.items[session->outputs.count++], session->arena,

@@ -18,8 +18,6 @@
 #include <immintrin.h>
 #endif
 
-#define ALWAYS_INLINE UNCHECKED static inline __attribute__((always_inline))
-
 /* Floats of a register, and the largest tiles: with one vector SOLO_PANELS panels, else
  * VECTORS vectors times PANELS panels of floats, FEW_VECTORS times FEW_PANELS of fewer
  * bits, for whose widening registers are left. As many sums as there is room for: the

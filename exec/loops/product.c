@@ -12,8 +12,6 @@
 #include "exec/loops/panel.h"
 #include "exec/loops/unchecked.h"
 
-#define ALWAYS_INLINE UNCHECKED static inline __attribute__((always_inline))
-
 /* Floats of a register; panels and rows of the largest tile, whose sums stay in
  * registers; panels of a block, which stay in the second-level cache while rows of the
  * left operand, those of a tile in the first level, pass by. */

@@ -15,6 +15,9 @@
 #define UNCHECKED
 #endif
 
+/* What a tile's loop is put together from. */
+#define ALWAYS_INLINE UNCHECKED static inline __attribute__((always_inline))
+
 /* The first and the last of `bytes` bytes; nothing where there are none. */
 static inline void touch(const void *from, int64_t bytes) {
     const volatile char *at = from;

@@ -67,7 +67,7 @@ static Status bind_options(ModelOutput *out, Arena *arena, const Tree *map, Stat
     return status;
 }
 
-bool output_alike(const char *a, const char *b) {
+bool output_same_format(const char *a, const char *b) {
     const ModelFormat *format = format_of_path(a);
     return format && format == format_of_path(b);
 }

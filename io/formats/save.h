@@ -21,7 +21,7 @@ Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status sta
                    Diag *diag);
 
 /* Whether two paths have endings of one format. */
-bool output_alike(const char *a, const char *b);
+bool output_same_format(const char *a, const char *b);
 
 /* Appends the manual of all formats: endings, what each reads and writes, its options. */
 void output_document(Text *text);

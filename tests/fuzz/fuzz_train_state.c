@@ -60,10 +60,10 @@ static Status read_unhashed(TrainState **out, const char *path, Diag *diag) {
         train_state_add(state, "", file->tensors[i].name,
                         tensor_retain(&file->tensors[i].tensor));
     checkpoint_destroy(file);
-    *out = state;
-    if (status == STATUS_OK) return STATUS_OK;
-    train_state_destroy(state);
-    *out = NULL;
+    if (status == STATUS_OK)
+        *out = state;
+    else
+        train_state_destroy(state);
     return status;
 }
 
