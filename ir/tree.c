@@ -92,6 +92,16 @@ static void tree_replace(Tree *old, Tree *value) {
     old->parent = old->next = NULL;
 }
 
+void tree_remove(Tree *child) {
+    Tree *parent = child->parent, *before = NULL, **link = &parent->first;
+    for (; *link != child; link = &before->next) before = *link;
+    *link = child->next;
+    if (parent->last == child) parent->last = before;
+    parent->count--;
+    parent->index = NULL; /* the next append makes it anew */
+    child->parent = child->next = NULL;
+}
+
 void tree_put(Arena *arena, Tree *map, const char *key, Tree *value) {
     Tree *old = tree_get(map, key);
     if (old) {
@@ -234,11 +244,12 @@ Status tree_set(Arena *arena, Tree *root, const char *given, Tree *value, Diag *
     const char *dot = strrchr(path, '.'), *name = dot ? dot + 1 : path;
     Tree *old;
     TRY(path_step(&walk, parent, name, &old));
-    if (old) {
-        tree_replace(old, value);
-    } else {
+    if (!old)
         tree_append(arena, parent, name, value->loc, value);
-    }
+    else if (old->key && value->kind == TREE_NULL)
+        tree_remove(old);
+    else
+        tree_replace(old, value);
     return STATUS_OK;
 }
 

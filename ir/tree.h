@@ -62,7 +62,7 @@ bool tree_is_string(const Tree *value, const char *string);
 
 /* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`, which may be
  * written `passes[2].rank` as tree_path has it), creating maps on the way, by `value`;
- * list indices must exist. Used by --set. Fails with STATUS_USAGE for a path of another
+ * null takes a key that is there away; list indices must exist. Used by --set. Fails with STATUS_USAGE for a path of another
  * form, with STATUS_RECIPE where it does not fit the tree. */
 Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *diag);
 
@@ -89,6 +89,9 @@ void tree_put_int(Arena *arena, Tree *map, const char *key, int64_t value);
 void tree_put_real(Arena *arena, Tree *map, const char *key, double value);
 void tree_put_string(Arena *arena, Tree *map, const char *key, const char *value);
 void tree_put(Arena *arena, Tree *map, const char *key, Tree *value); /* detached */
+
+/* Takes a value out of the map or list that it is in; it is detached then. */
+void tree_remove(Tree *child);
 
 /* Puts a new, empty map or list and returns it. */
 Tree *tree_put_map(Arena *arena, Tree *map, const char *key);

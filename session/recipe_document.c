@@ -79,12 +79,17 @@ static Status find_variable(void *self, const char *name, YamlPlace place,
 
 /* ---- merging ---- */
 
-/* Lays a map over another, which takes its values and its place. */
+/* Lays a map over another, which takes its values and its place; null takes what it lies
+ * over away (RFC 7396). */
 static void merge(Arena *arena, Tree *base, Tree *over) {
     for (Tree *entry = over->first, *next; entry; entry = next) {
         next = entry->next;
         const Loc key_loc = entry->key_loc;
         Tree *old = tree_get(base, entry->key);
+        if (old && entry->kind == TREE_NULL) {
+            tree_remove(old);
+            continue;
+        }
         if (old && old->kind == TREE_MAP && entry->kind == TREE_MAP)
             merge(arena, old, entry);
         else if (old)

@@ -264,6 +264,7 @@ static Status compare_inputs(Session *session, Diag *diag) {
 static Status write_output(Session *session, int i, Diag *diag) {
     companions_give(session);
     companions_fit(session, i);
+    session->outputs.items[i].hashed = true;
     return model_save(session->model, &session->outputs.items[i], diag);
 }
 

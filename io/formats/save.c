@@ -131,6 +131,7 @@ Status model_save(Model *model, ModelOutput *output, Diag *diag) {
     Model *cast = NULL;
     DType dtype;
     Status status = output_check_model(output, model, diag);
+    const bool keeps = strcmp(output->options.dtype, "keep") == 0;
     /* to these types weights are cast before the format sees them */
     const bool casts = dtype_parse(output->options.dtype, &dtype) &&
                        (dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16);
@@ -143,6 +144,8 @@ Status model_save(Model *model, ModelOutput *output, Diag *diag) {
     if (status == STATUS_OK)
         status = format->write(cast ? cast : model, output->path, &output->options,
                                &output->written, diag);
+    if (status == STATUS_OK && output->hashed && (keeps || casts))
+        model_hash(cast ? cast : model, output->hash);
     model_destroy(cast);
     return status;
 }

@@ -184,6 +184,7 @@ static void put_output(const Session *session, Tree *map) {
         tree_put_string(arena, row, "path", file->path);
         tree_put_string(arena, row, "format", file->format->name);
         tree_put_string(arena, row, "dtype", file->options.dtype);
+        if (*file->hash) tree_put_string(arena, row, "hash", file->hash);
         tree_put_int(arena, row, "bytes", file->written.bytes);
     }
 }
