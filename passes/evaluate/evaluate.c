@@ -399,6 +399,24 @@ static bool is_gate(const EvaluateOptions *o) {
     return isfinite(o->min) || isfinite(o->max) || o->max_drop >= 0;
 }
 
+/* A bound of 0.8 where percent are meant, or one that no model reaches. */
+static void warn_scale(const Evaluation *e, Diag *diag) {
+    const double bound[] = {e->options->min, e->options->max};
+    static const char *const OPTION[] = {"min", "max"};
+    const bool to_100 = METRICS_TO_100 >> e->metric & 1;
+    const double most = to_100 ? 100 : METRICS_TO_1 >> e->metric & 1 ? 1 : INFINITY;
+    for (int i = 0; i < 2; i++)
+        if (to_100 && bound[i] > 0 && bound[i] < 1)
+            option_warn(&e->ctx->source, OPTION[i], diag,
+                        "%s is from 0 to 100: %g of it is next to nothing (did you mean "
+                        "%g?)",
+                        e->metric_name, bound[i], 100 * bound[i]);
+    if (isfinite(bound[0]) && bound[0] > most)
+        option_warn(&e->ctx->source, "min", diag,
+                    "%s is at most %g: no model can reach %g", e->metric_name, most,
+                    bound[0]);
+}
+
 static Status check_gate(Evaluation *e, Diag *diag) {
     const EvaluateOptions *options = e->options;
     const double value = e->value;
@@ -460,6 +478,7 @@ static Status evaluate_run(PassContext *ctx, Model *model, const void *opaque,
                     .data_option = "data",
                     .metric_option = "metric"};
     TRY(evaluation_run(&e, diag));
+    warn_scale(&e, diag);
     if (ctx->plan) return STATUS_OK;
     if (is_gate(opaque)) tree_put_string(ctx->arena, ctx->record, "gated", e.metric_name);
     return check_gate(&e, diag);

@@ -37,6 +37,17 @@ typedef enum Metric {
     METRIC_COUNT
 } Metric;
 
+/* Those from 0 to 100, and those that are 1 at most. */
+#define METRICS_TO_100                                                                   \
+    (1u << METRIC_ACCURACY | 1u << METRIC_F1 | 1u << METRIC_F1_MICRO |                   \
+     1u << METRIC_F1_MACRO | 1u << METRIC_PRECISION | 1u << METRIC_RECALL |              \
+     1u << METRIC_BLEU | 1u << METRIC_EXACT_MATCH | 1u << METRIC_AVERAGE_PRECISION |     \
+     1u << METRIC_RECALL_1 | 1u << METRIC_RECALL_10 | 1u << METRIC_CHOICE |              \
+     1u << METRIC_CHOICE_NORMALIZED)
+#define METRICS_TO_1                                                                     \
+    (1u << METRIC_MCC | 1u << METRIC_PEARSON | 1u << METRIC_SPEARMAN |                   \
+     1u << METRIC_MRR | 1u << METRIC_COSINE)
+
 /* Those of which less is better. */
 #define METRICS_OF_LOSS                                                                  \
     (1u << METRIC_LOSS | 1u << METRIC_PERPLEXITY | 1u << METRIC_BITS |                   \

@@ -18,7 +18,7 @@ v3_hash() { # NAME RECIPE: with the variables that --processor sets, for emulato
     COMPRESS_PROCESSOR=v3 OPENBLAS_CORETYPE=Haswell OPENBLAS_L2_SIZE=256 ${EMULATOR:-} \
         "$COMPRESS" --recipe "$2" --output "$out/$1.h5" --report "$out/$1.json" \
         --processor v3 --quiet >"$out/$1.log" 2>&1 || cat "$out/$1.log"
-    echo "$1 $(sed -n '/^  "output"/,/^  }/s/.*"hash": "\([0-9a-f]*\)".*/\1/p' "$out/$1.json")"
+    echo "$1 $(sed -n '/^  "output"/,/^  }/s/^    "hash": "\([0-9a-f]*\)".*/\1/p' "$out/$1.json")"
 }
 
 v3_tiny() {
