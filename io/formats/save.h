@@ -11,10 +11,10 @@ typedef struct ModelOutput {
     WriteOptions options;
     Loc at;          /* in the recipe, else none */
     Written written; /* set by model_save */
-    bool hashed; /* whether model_save is to find the hash, which may read all weights */
+    bool pieces;     /* set by output_check_model: see ModelFormat.pieces */
+    bool hashed;     /* whether model_save finds the hash, which may read all weights */
     char hash[HASH_TEXT_BYTES]; /* of the model with its weights as they are written; ""
                                    where the type is one of the format's own */
-    bool pieces;                /* set by output_check_model: see ModelFormat.pieces */
 } ModelOutput;
 
 /* Binds an output: a path, whose ending names the format, or a map with `path`, `dtype`

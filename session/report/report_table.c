@@ -58,13 +58,18 @@ static const char *report_name(Arena *arena, const char *path) {
                : name;
 }
 
-/* A size of what came out: of the last step that has it, else of the input. */
+/* A size of what came out: of the last step that has it; else what a gate of the plan
+ * found; else of the input, where the run was done. */
 static const Tree *last_size(const Tree *report, const char *key) {
-    const Tree *steps = tree_get(report, "steps"), *size = NULL;
+    const Tree *steps = tree_get(report, "steps"), *gate = tree_get(report, "gate");
+    const Tree *size = NULL;
     if (steps && steps->kind == TREE_LIST)
         for (const Tree *step = steps->first; step; step = step->next)
             if (tree_get(step, key)) size = tree_get(step, key);
-    return size ? size : tree_get(tree_get(report, "input"), key);
+    if (!size && tree_is_string(tree_get(gate, "metric"), key))
+        return tree_get(gate, "found");
+    if (size || !tree_is_string(tree_get(report, "status"), "done")) return size;
+    return tree_get(tree_get(report, "input"), key);
 }
 
 /* Sum of a number over the members of a list; nothing where none has one. */
