@@ -22,6 +22,7 @@
 
 #include "exec/run/ranks.h"
 #include "io/datasets/dataset.h"
+#include "io/files/path.h"
 #include "io/formats/save.h"
 #include "session/report/events.h"
 #include "session/report/report.h"
@@ -109,6 +110,8 @@ typedef struct SessionData {
 /* Where the model goes; where it went, if a gate did not hold. */
 typedef struct SessionOutputs {
     ModelOutput *items;
+    FileIdentity *before;       /* what was at their paths when the run began; NULL until
+                                   session_check_outputs */
     int count;                  /* 0 = nothing is written */
     int written;                /* so many of them, from the first, are in place */
     char hash[HASH_TEXT_BYTES]; /* of the model that was written */

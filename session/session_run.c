@@ -350,6 +350,17 @@ Status session_run(Session *session, Diag *diag) {
 
 /* ---- writing ---- */
 
+/* What another program wrote to an output's path since the run began goes, and that is
+ * told. */
+static void warn_written_since(const Session *session, int i, Diag *diag) {
+    FileIdentity now;
+    const char *path = session->outputs.items[i].path;
+    if (path_identify(&now, path) && !path_same(path, &session->outputs.before[i]))
+        diag_warn(
+            diag, LOC_FILE(path), NULL,
+            "another program has written it since this run began: that is replaced");
+}
+
 /* Writes the outputs, unless ranks have come to different models. */
 static Status write_outputs(Session *session, Diag *diag) {
     model_hash(session->model, session->outputs.hash);
@@ -357,8 +368,11 @@ static Status write_outputs(Session *session, Diag *diag) {
                  "the model that came out",
                  "this is a defect of compress, or of the machine", diag));
     if (!job_leads()) return STATUS_OK;
-    for (; session->outputs.written < session->outputs.count; session->outputs.written++)
+    for (; session->outputs.written < session->outputs.count;
+         session->outputs.written++) {
+        warn_written_since(session, session->outputs.written, diag);
         TRY(write_output(session, session->outputs.written, diag));
+    }
     return STATUS_OK;
 }
 

@@ -126,7 +126,7 @@ static Status make_durable(const OutFile *file, int folder, Diag *diag) {
         return file_fail(file->path, "make the data durable", errno, diag);
     if (folder < 0 || !folder_sync(folder))
         return file_fail(file->path, "make the folder durable", errno, diag);
-    if (unfinished_same(file->temporary, &file->identity)) return STATUS_OK;
+    if (path_same(file->temporary, &file->identity)) return STATUS_OK;
     return diag_fail(diag, STATUS_IO, LOC_FILE(file->path), NULL,
                      "another program has removed or replaced the temporary file beside "
                      "it, %s, before it was complete",
@@ -147,7 +147,7 @@ static Status put_in_place(const OutFile *file, int folder, Diag *diag) {
 
 /* Removes the temporary file, if it is still there, and nobody else's. */
 static void remove_own(const OutFile *file) {
-    if (unfinished_same(file->temporary, &file->identity)) unlink(file->temporary);
+    if (path_same(file->temporary, &file->identity)) unlink(file->temporary);
 }
 
 /* Frees a file that is in place, or removes it. */

@@ -210,7 +210,7 @@ static bool names_sync(const char *path) {
 /* Removes the lock, for good: the folder that is put in place has none. */
 static Status remove_lock(OutFolder *folder, Diag *diag) {
     const char *lock = path_join(folder->arena, folder->temporary, UNFINISHED_LOCK);
-    const bool same = unfinished_same(folder->temporary, &folder->identity);
+    const bool same = path_same(folder->temporary, &folder->identity);
     const int code = same && unlink(lock) != 0 ? errno : 0;
     if (code != 0 && code != ENOENT)
         return file_fail(folder->path, "put the folder in place", code, diag);
@@ -264,7 +264,6 @@ Status outfolder_commit(OutFolder *folder, Diag *diag) {
 
 void outfolder_abandon(OutFolder *folder) {
     if (!folder) return;
-    if (unfinished_same(folder->temporary, &folder->identity))
-        path_remove(folder->temporary);
+    if (path_same(folder->temporary, &folder->identity)) path_remove(folder->temporary);
     outfolder_free(folder);
 }

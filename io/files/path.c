@@ -16,6 +16,20 @@ bool path_is_file(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+bool path_identify(FileIdentity *identity, const char *path) {
+    struct stat info;
+    *identity = (FileIdentity){0};
+    if (lstat(path, &info) != 0) return false;
+    *identity = (FileIdentity){info.st_dev, info.st_ino};
+    return true;
+}
+
+bool path_same(const char *path, const FileIdentity *identity) {
+    FileIdentity now;
+    return path_identify(&now, path) && now.device == identity->device &&
+           now.inode == identity->inode;
+}
+
 const char *path_join(Arena *arena, const char *folder, const char *name) {
     if (name[0] == '/') return arena_strdup(arena, name);
     size_t length = strlen(folder);

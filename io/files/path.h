@@ -5,9 +5,24 @@
 #include "ir/arena.h"
 #include "ir/status.h"
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 /* What a path is. */
 bool path_is_folder(const char *path);
 bool path_is_file(const char *path);
+
+/* Which file, folder or link something is, whatever path it has. */
+typedef struct FileIdentity {
+    dev_t device;
+    ino_t inode;
+} FileIdentity;
+
+/* What is at `path`; false, with zeros, where nothing is. */
+bool path_identify(FileIdentity *identity, const char *path);
+
+/* Whether that is at `path`. */
+bool path_same(const char *path, const FileIdentity *identity);
 
 /* `folder/name` in the arena; `name` alone when it is absolute. */
 const char *path_join(Arena *arena, const char *folder, const char *name);

@@ -1,8 +1,6 @@
 /* Unfinished outputs: see unfinished.h. */
 #include "io/files/unfinished.h"
 
-#include "io/files/path.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -148,23 +146,10 @@ static bool is_closed(int fd) {
     return fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
 }
 
-static bool identify(FileIdentity *identity, const char *path) {
-    struct stat info;
-    if (lstat(path, &info) != 0) return false;
-    *identity = (FileIdentity){info.st_dev, info.st_ino};
-    return true;
-}
-
-bool unfinished_same(const char *path, const FileIdentity *identity) {
-    FileIdentity now;
-    return identify(&now, path) && now.device == identity->device &&
-           now.inode == identity->inode;
-}
-
 static bool is_open_at(int fd, const char *path) {
     struct stat info;
     return fstat(fd, &info) == 0 &&
-           unfinished_same(path, &(FileIdentity){info.st_dev, info.st_ino});
+           path_same(path, &(FileIdentity){info.st_dev, info.st_ino});
 }
 
 /* ---- making ---- */
@@ -195,7 +180,7 @@ int unfinished_make(const char **path, int *fd, FileIdentity *identity, Arena *a
         *fd = -1;
         *path = path_join(arena, folder, random_name(arena, base));
         code = is_folder ? make_locked_folder(fd, arena, *path) : make_locked(fd, *path);
-        if (code == 0 && !identify(identity, *path)) {
+        if (code == 0 && !path_identify(identity, *path)) {
             close(*fd);
             code = EEXIST;
         }

@@ -10,7 +10,7 @@
  * in it has changed for an hour. What is locked is never removed; neither is anything
  * where locks do not work. Where locks are seen by their own host alone, another one may
  * take a temporary for dead: its writer finds that out before it renames
- * (unfinished_same), and fails.
+ * (path_same), and fails.
  *
  * Unnamed files (O_TMPFILE) are not used: linkat puts them in place only where there is
  * no file yet, to replace one they need a name and a rename like any other.
@@ -22,8 +22,7 @@
 #ifndef COMPRESS_IO_FILES_UNFINISHED_H
 #define COMPRESS_IO_FILES_UNFINISHED_H
 
-#include "ir/arena.h"
-#include "ir/status.h"
+#include "io/files/path.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -31,21 +30,12 @@
 /* The lock's file in a temporary folder. */
 #define UNFINISHED_LOCK ".lock"
 
-/* Which file or folder an open descriptor is. */
-typedef struct FileIdentity {
-    dev_t device;
-    ino_t inode;
-} FileIdentity;
-
 /* Makes a temporary file, or with `is_folder` a temporary folder with its lock, in
  * `folder` for a target named `base`. `path` receives its path, in the arena, `fd` what
  * holds the lock, to be closed when it is done: open for reading and writing, of a folder
  * the lock's file. Fails with errno's value, 0 = made. */
 int unfinished_make(const char **path, int *fd, FileIdentity *identity, Arena *arena,
                     const char *folder, const char *base, bool is_folder);
-
-/* Whether there is still at `path` what unfinished_make made. */
-bool unfinished_same(const char *path, const FileIdentity *identity);
 
 /* Removes what nobody writes any more from the temporaries in `folder` for a target named
  * `base`. What somebody writes, or might, is told as a warning about `path`, the target;
