@@ -175,33 +175,55 @@ static bool metric_of(const RunReport *report, int index, const char *data,
     return true;
 }
 
-/* A metric on one data set: the first and the last step that measured it. */
+/* Whether the model behind a step is as large as the input: it, or trained alone. */
+static bool has_input_size(const RunReport *report, int index) {
+    const Measure *a = &report->start, *b = &report->steps[index].result.measure;
+    return a->parameters == b->parameters && a->bytes == b->bytes && a->flops == b->flops;
+}
+
+/* Whether a step behind this one may have changed the model. */
+static bool is_changed_later(const RunReport *report, int index) {
+    bool changed = false;
+    for (int i = index + 1; i < report->count; i++)
+        changed |= !(report->steps[i].step->pass->flags & PASS_MEASURES);
+    return changed;
+}
+
+/* Whether two steps measured as many samples. */
+static bool same_samples(const RunReport *report, int a, int b) {
+    double first = 0, second = 0;
+    return tree_number(tree_get(report->steps[a].result.record, "samples"), &first) ==
+               tree_number(tree_get(report->steps[b].result.record, "samples"),
+                           &second) &&
+           first == second;
+}
+
+/* A metric on one data set: before is the first step that measured it on a model of the
+ * input's size, after the last one; of one alone, before if the model changed later. An
+ * after that is not of the model that came out says of which step it is. */
 static void metric_row(const RunReport *report, TextTable *table, int first,
                        const char *key) {
     const char *data = tree_get(report->steps[first].result.record, "data")->string;
-    double before = 0, after = 0;
-    int last = first;
-    metric_of(report, first, data, key, &before);
-    for (int i = first; i < report->count; i++)
-        if (metric_of(report, i, data, key, &after)) last = i;
-    /* Measured once, it is of the model before when a later step may change the model. */
-    bool has_before = last > first;
-    for (int i = first + 1; i < report->count; i++)
-        has_before |= !(report->steps[i].step->pass->flags & PASS_MEASURES);
-    bool has_after = last > first || !has_before;
-    table_add(table, "%s (%s)", key, data);
-    if (has_before)
-        table_add(table, "%.4f", before);
-    else
-        table_add(table, "-");
-    if (has_after)
-        table_add(table, "%.4f", after);
-    else
-        table_add(table, "-");
-    if (has_before && has_after)
+    double value = 0, before = 0, after = 0;
+    int earlier = -1, later = -1;
+    for (int i = first; i < report->count; i++) {
+        if (!metric_of(report, i, data, key, &value)) continue;
+        if (earlier < 0 && has_input_size(report, i)) earlier = i, before = value;
+        later = i, after = value;
+    }
+    const bool changed = is_changed_later(report, later);
+    if (earlier == later && changed)
+        later = -1;
+    else if (earlier == later)
+        earlier = -1;
+    table_add(table, later >= 0 && changed ? "%s (%s, step %d)" : "%s (%s)", key, data,
+              later + 1);
+    table_add(table, earlier >= 0 ? "%.4f" : "-", before);
+    table_add(table, later >= 0 ? "%.4f" : "-", after);
+    if (earlier >= 0 && later >= 0 && same_samples(report, earlier, later))
         table_add(table, "%+.4f", after - before);
     else
-        table_add(table, "-");
+        table_add(table, earlier >= 0 && later >= 0 ? "other samples" : "-");
 }
 
 /* One row of a metric for each data set that some step measured it on. */

@@ -140,6 +140,7 @@ static void add_tile(Text *text, const SummaryRow *row) {
         text_add(text, " on ");
         markup_clip(text, row->data, 30);
     }
+    if (row->step) text_add(text, ", step %d", row->step);
     text_add(text, "</div><div class=\"v\">");
     markup_text(text, *row->after    ? row->after
                       : *row->before ? row->before
@@ -194,7 +195,7 @@ static void add_metric_cell(const Page *page, const Run *run, const RunMetricKin
     if (found) {
         const double now = isnan(found->after) ? found->before : found->after;
         text_add(page->text, "%s", summary_metric(page->arena, kind, now));
-        const char *delta = summary_delta(page->arena, kind, found->before, found->after);
+        const char *delta = summary_delta(page->arena, kind, found->change);
         if (*delta) text_add(page->text, "<small>%s</small>", delta);
     }
     text_add(page->text, "</td>");

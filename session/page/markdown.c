@@ -47,6 +47,7 @@ static void add_numbers(Text *text, Arena *arena, const Run *run) {
             text_add(text, " on ");
             markup_code(text, rows[i].data, 30);
         }
+        if (rows[i].step) text_add(text, ", step %d", rows[i].step);
         text_add(text, " |");
         add_cell(text, rows[i].before);
         add_cell(text, rows[i].after);
@@ -68,7 +69,7 @@ static void add_metric(Text *text, Arena *arena, const Run *run,
         return;
     }
     const double now = isnan(found->after) ? found->before : found->after;
-    const char *delta = summary_delta(arena, kind, found->before, found->after);
+    const char *delta = summary_delta(arena, kind, found->change);
     text_add(text, " %s%s%s%s |", summary_metric(arena, kind, now), *delta ? " (" : "",
              delta, *delta ? ")" : "");
 }

@@ -56,25 +56,40 @@ bool run_measures_several(const Run *run) {
     return false;
 }
 
-/* The rest of a row whose first step is `first`. Measured once, it is of the model before
- * where a later step may change the model. */
-static void finish_metric(RunMetric *metric, const Run *run, int first) {
-    const char *data = NULL;
-    int last = first;
-    for (int i = first + 1; i < run->count; i++) {
+/* Whether a step's model is as large as the input: it, or trained alone. */
+static bool has_input_size(const Run *run, int index) {
+    const RunSize *a = &run->before, *b = &run->steps[index].size;
+    return a->parameters == b->parameters && a->bytes == b->bytes && a->flops == b->flops;
+}
+
+/* Whether one of the steps in a range may have changed the model. */
+static bool is_changed(const Run *run, int from, int to) {
+    bool changed = false;
+    for (int i = from; i < to; i++) changed |= !run->steps[i].measures;
+    return changed;
+}
+
+/* Fills in the row of a kind on a data set, which step `first` is the first to measure.
+ */
+static void find_metric(RunMetric *metric, const Run *run, int first) {
+    int earlier = -1, later = first;
+    for (int i = first; i < run->count; i++) {
+        const char *data = NULL;
         const double value = run_step_metric(&run->steps[i], metric->kind, &data);
         if (isnan(value) || strcmp(data, metric->data) != 0) continue;
-        metric->after = value;
-        last = i;
+        if (earlier < 0 && has_input_size(run, i)) earlier = i, metric->before = value;
+        later = i, metric->after = value;
     }
-    if (last > first) return;
-    bool changes = false;
-    for (int i = first + 1; i < run->count; i++) changes |= !run->steps[i].measures;
-    if (changes) return;
-    metric->after = metric->before;
-    bool changed = false;
-    for (int i = 0; i < first; i++) changed |= !run->steps[i].measures;
-    if (changed) metric->before = NAN;
+    const bool changed = is_changed(run, later + 1, run->count);
+    if (earlier == later && changed)
+        metric->after = NAN;
+    else if (earlier == later && is_changed(run, 0, later))
+        metric->before = NAN;
+    else if (changed)
+        metric->step = later + 1;
+    if (earlier >= 0 && run_number(run->steps[earlier].record, "samples") ==
+                            run_number(run->steps[later].record, "samples"))
+        metric->change = metric->after - metric->before;
 }
 
 RunMetric *run_metrics(const Run *run, Arena *arena, int *count) {
@@ -88,8 +103,8 @@ RunMetric *run_metrics(const Run *run, Arena *arena, int *count) {
             for (int r = 0; r < *count && !known; r++)
                 known = rows[r].kind == kind && strcmp(rows[r].data, data) == 0;
             if (known) continue;
-            rows[*count] = (RunMetric){kind, data, value, NAN};
-            finish_metric(&rows[(*count)++], run, i);
+            rows[*count] = (RunMetric){kind, data, NAN, NAN, NAN, 0};
+            find_metric(&rows[(*count)++], run, i);
         }
     return rows;
 }

@@ -82,12 +82,15 @@ double run_step_metric(const RunStep *step, const RunMetricKind *kind, const cha
 /* Whether the run measured on several data sets. */
 bool run_measures_several(const Run *run);
 
-/* A kind on one data set, at the first and at the last step that measured it; NAN = not
- * measured before the model changed, or after. */
+/* A kind on one data set: before at the first step that measured it on a model of the
+ * input's size, after at the last one; at one alone, before where the model changed
+ * later. NAN = there is none. */
 typedef struct RunMetric {
     const RunMetricKind *kind;
     const char *data;
     double before, after;
+    double change; /* NAN = not known, or the two are of other numbers of samples */
+    int step;      /* from 1, of `after` where the model changed later; else 0 */
 } RunMetric;
 
 /* All that a run measured, at most 200; in the arena. */

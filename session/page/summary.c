@@ -39,13 +39,11 @@ const char *summary_metric(Arena *arena, const RunMetricKind *kind, double value
                          : arena_printf(arena, "%.4f", value);
 }
 
-const char *summary_delta(Arena *arena, const RunMetricKind *kind, double before,
-                          double after) {
-    const double delta = after - before;
-    if (isnan(delta)) return "";
-    const char *sign = delta < 0 ? MINUS : "+";
-    if (fabs(delta) >= 1e6) return arena_printf(arena, "%s%.4g", sign, fabs(delta));
-    return arena_printf(arena, kind->percent ? "%s%.2f" : "%s%.4f", sign, fabs(delta));
+const char *summary_delta(Arena *arena, const RunMetricKind *kind, double change) {
+    if (isnan(change)) return "";
+    const char *sign = change < 0 ? MINUS : "+";
+    if (fabs(change) >= 1e6) return arena_printf(arena, "%s%.4g", sign, fabs(change));
+    return arena_printf(arena, kind->percent ? "%s%.2f" : "%s%.4f", sign, fabs(change));
 }
 
 const char *summary_ratio(Arena *arena, double before, double after, const char *times) {
@@ -80,18 +78,18 @@ static void add_size(SummaryRow *rows, int *count, Arena *arena, const char *lab
 
 static void add_metric(SummaryRow *rows, int *count, Arena *arena,
                        const RunMetric *metric) {
-    const double delta = metric->after - metric->before;
-    const double better = metric->kind->lower ? -delta : delta;
-    rows[(*count)++] = (SummaryRow){
-        .label = metric->kind->title,
-        .data = metric->data,
-        .before = summary_metric(arena, metric->kind, metric->before),
-        .after = summary_metric(arena, metric->kind, metric->after),
-        .change = summary_delta(arena, metric->kind, metric->before, metric->after),
-        .share = NAN,
-        .verdict = better > 0   ? VERDICT_BETTER
-                   : better < 0 ? VERDICT_WORSE
-                                : VERDICT_NONE};
+    const double better = metric->kind->lower ? -metric->change : metric->change;
+    rows[(*count)++] =
+        (SummaryRow){.label = metric->kind->title,
+                     .data = metric->data,
+                     .step = metric->step,
+                     .before = summary_metric(arena, metric->kind, metric->before),
+                     .after = summary_metric(arena, metric->kind, metric->after),
+                     .change = summary_delta(arena, metric->kind, metric->change),
+                     .share = NAN,
+                     .verdict = better > 0   ? VERDICT_BETTER
+                                : better < 0 ? VERDICT_WORSE
+                                             : VERDICT_NONE};
 }
 
 /* FLOPs that the last evaluation took where samples left early; NAN = none did. */

@@ -10,6 +10,7 @@ typedef enum Verdict { VERDICT_WORSE = -1, VERDICT_NONE, VERDICT_BETTER } Verdic
 typedef struct SummaryRow {
     const char *label;
     const char *data; /* set that it was measured on; NULL = none */
+    int step;         /* that measured `after`, where the model changed later; else 0 */
     const char *before, *after, *change;
     double share; /* after over before, of what is to be small; NAN = no size */
     Verdict verdict;
@@ -30,8 +31,7 @@ const char *summary_seconds(Arena *arena, double value);
 const char *summary_metric(Arena *arena, const RunMetricKind *kind, double value);
 
 /* A metric's change, with its sign. */
-const char *summary_delta(Arena *arena, const RunMetricKind *kind, double before,
-                          double after);
+const char *summary_delta(Arena *arena, const RunMetricKind *kind, double change);
 
 /* "run", "runs", "model" or "models": what so many are called. */
 const char *summary_noun(const Run *runs, int count);
