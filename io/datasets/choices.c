@@ -375,6 +375,8 @@ static Status add_rows(Choosing *c, Loc at) {
         diag_warn(c->diag, at, "max_length",
                   "%" PRId64 " of %" PRId64 " texts are longer and lost their beginnings",
                   c->cut, data->base.count);
+    text_samples_warn_cut(&data->samples, data->base.count, o->max_length, o->path, at,
+                          c->diag);
     if (data->endings) return STATUS_OK; /* nothing behind a token changes it */
     return text_samples_check_padding(&data->samples, data->base.count, data->pad,
                                       o->tokenizer, at, c->diag);

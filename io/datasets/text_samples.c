@@ -44,7 +44,17 @@ Status text_samples_add(TextSamples *out, int64_t sample, const Encoding *encodi
             (uint32_t)encoding->types[i] << TOKEN_TYPE_SHIFT | (uint32_t)encoding->ids[i];
     out->start[sample + 1] = end;
     if (length > out->longest) out->longest = length;
+    out->cut += encoding->cut > 0;
     return STATUS_OK;
+}
+
+void text_samples_warn_cut(const TextSamples *samples, int64_t count, int64_t max_length,
+                           const char *name, Loc at, Diag *diag) {
+    if (samples->cut > 0)
+        diag_warn(diag, at, "max_length",
+                  "%s: %" PRId64 " of %" PRId64 " texts have more than %" PRId64
+                  " tokens and are cut",
+                  name, samples->cut, count, max_length);
 }
 
 /* Encodes one sample of a row. */

@@ -21,6 +21,7 @@ typedef struct TextSamples {
     uint32_t *tokens; /* [start[count]]: see text_token_id, text_token_type */
     int64_t *start;   /* [count + 1]: where each sample begins */
     int64_t longest;  /* most tokens of a sample */
+    int64_t cut;      /* samples of which `max_length` left tokens out */
     int64_t capacity;
 } TextSamples;
 
@@ -57,6 +58,10 @@ Status text_samples_encode_apart(TextSamples *out, const Tokenizer *tokenizer,
  * place (diag_place), where there are none. */
 Status text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding,
                         Diag *diag);
+
+/* Warns at `max_length` of a data set that some of `count` samples were cut, if any. */
+void text_samples_warn_cut(const TextSamples *samples, int64_t count, int64_t max_length,
+                           const char *name, Loc at, Diag *diag);
 
 /* Writes a sample as rows of `tokens` places each, `pad` behind its end, where mask and
  * types are 0. */

@@ -36,6 +36,7 @@ typedef struct Encoding {
     int32_t *ids;   /* [length] */
     int32_t *types; /* [length]: 0, for the second text of a pair 1 */
     size_t length;
+    size_t cut;     /* tokens that `max_length` left out */
     int32_t *words; /* [length], of tokenizer_encode_words alone */
 
     /* To be set before encoding: characters without a token are left out, not an error.

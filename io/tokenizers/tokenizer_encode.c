@@ -230,8 +230,10 @@ Status tokenizer_encode(const Tokenizer *self, Encoding *out, TextSpan first,
     out->skipped = 0;
     TRY(text_split(self, out, first, &scratch->first, at, diag));
     if (second) TRY(text_split(self, out, *second, &scratch->second, at, diag));
+    const size_t all = scratch->first.count + scratch->second.count;
     if (max_length > 0)
         cut_pair(&scratch->first.count, &scratch->second.count, max_length - overhead);
+    out->cut = all - scratch->first.count - scratch->second.count;
     template_apply(second ? &self->pair : &self->single, out);
     return STATUS_OK;
 }
@@ -239,7 +241,7 @@ Status tokenizer_encode(const Tokenizer *self, Encoding *out, TextSpan first,
 Status tokenizer_encode_plain(const Tokenizer *self, Encoding *out, TextSpan text, Loc at,
                               Diag *diag) {
     EncodingScratch *scratch = scratch_of(out);
-    out->skipped = 0;
+    out->skipped = out->cut = 0;
     TRY(text_split(self, out, text, &scratch->first, at, diag));
     out_reserve(out, scratch->first.count);
     out->length = 0;
@@ -284,7 +286,7 @@ Status tokenizer_encode_words(const Tokenizer *self, Encoding *out, const TextSp
     EncodingScratch *scratch = scratch_of(out);
     IdList *all = &scratch->first;
     TRY(check_room(max_length, overhead, at, diag));
-    all->count = scratch->word_of.count = out->skipped = 0;
+    all->count = scratch->word_of.count = out->skipped = out->cut = 0;
     for (size_t w = 0; w < count; w++) {
         TextSpan word = words[w];
         scratch->spaced.length = 0;
@@ -297,8 +299,10 @@ Status tokenizer_encode_words(const Tokenizer *self, Encoding *out, const TextSp
             ids_add(&scratch->word_of, (int32_t)w);
         }
     }
-    if (max_length > 0 && all->count > max_length - overhead)
+    if (max_length > 0 && all->count > max_length - overhead) {
+        out->cut = all->count - (max_length - overhead);
         all->count = max_length - overhead;
+    }
     template_apply(&self->single, out);
     words_place(self, out);
     return STATUS_OK;

@@ -98,6 +98,10 @@ static void test_pairs(void **state) {
     assert_int_equal(set.data->classes, 5);
     assert_int_equal(set.data->max_tokens, 6);
     check_sample(&set, 0, "[CLS] the [SEP] the cat [SEP]", 3, 2);
+    char *warned = diag_text(set.bench.diag);
+    assert_non_null(
+        strstr(warned, "p.tsv: 1 of 1 texts have more than 6 tokens and are cut"));
+    free(warned);
     set_close(&set);
 }
 
