@@ -207,7 +207,8 @@ static void print_storages(const Inspection *it) {
         table_add(&table, "%s", use->storage->name);
         table_add(&table, "%s", tensor_form_text(form, tensor));
         table_add(&table, "%s", shape_text(shape, tensor->rank, tensor->dim));
-        table_add(&table, "%s", text_grouped(it->arena, (int64_t)tensor_bytes(tensor)));
+        table_add(&table, "%s",
+                  text_grouped(it->arena, (int64_t)tensor_stored_bytes(tensor)));
         table_add(&table, "%d", use->users);
     }
     printf("\n");

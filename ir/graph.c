@@ -325,6 +325,6 @@ int64_t graph_parameter_count(const Graph *graph) {
 size_t graph_parameter_bytes(const Graph *graph) {
     size_t bytes = 0;
     for (const Node *n = graph->first; n; n = n->next)
-        if (n->storage) bytes += tensor_bytes(&n->storage->tensor);
+        if (n->storage) bytes += tensor_stored_bytes(&n->storage->tensor);
     return bytes;
 }

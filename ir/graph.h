@@ -245,7 +245,8 @@ int graph_number(Graph *graph);
 /* Number of operands (of all nodes and outputs) that are `node`. */
 int graph_use_count(const Graph *graph, const Node *node);
 
-/* Parameters, each storage counted once; of storages that some leaf names. */
+/* Parameters and their bytes as stored, each storage counted once; of storages that some
+ * leaf names. */
 int64_t graph_parameter_count(const Graph *graph);
 size_t graph_parameter_bytes(const Graph *graph);
 

@@ -264,6 +264,13 @@ size_t tensor_bytes(const Tensor *tensor) {
     return (size_t)tensor_count(tensor) * dtype_bytes(tensor->dtype);
 }
 
+size_t tensor_stored_bytes(const Tensor *tensor) {
+    if (!dtype_is_quantised(tensor->dtype)) return tensor_bytes(tensor);
+    const QuantisedParts parts = quantised_parts(tensor);
+    return (size_t)quantised_rows(tensor) *
+           (parts.row_values + parts.row_scales + parts.row_zeros);
+}
+
 bool shape_size(DType dtype, int rank, const int64_t *dim, int64_t *count,
                 size_t *bytes) {
     if (rank < 0 || rank > RANK_MAX || dtype_is_quantised(dtype)) return false;

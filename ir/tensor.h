@@ -99,8 +99,12 @@ typedef struct Tensor {
 /* Number of elements; shapes are checked when tensors are made, so this cannot wrap. */
 int64_t tensor_count(const Tensor *tensor);
 
-/* Bytes of the data. */
+/* Bytes of the data in memory. */
 size_t tensor_bytes(const Tensor *tensor);
+
+/* Bytes of the elements, scales and zero points, as a file has them: without the room
+ * that aligns the parts of a quantised tensor in memory. */
+size_t tensor_stored_bytes(const Tensor *tensor);
 
 /* Multiplies out a shape with overflow checks. False when a dimension is negative, the
  * byte size does not fit, or the type is quantised (tensor_size). `count` and `bytes` may

@@ -199,7 +199,7 @@ static void put_storages(const Inspection *it, Tree *map) {
         Tree *shape = put_list(arena, entry, "shape");
         for (int d = 0; d < tensor->rank; d++) append_int(arena, shape, tensor->dim[d]);
         tree_put_int(arena, entry, "parameters", tensor_count(tensor));
-        tree_put_int(arena, entry, "bytes", (int64_t)tensor_bytes(tensor));
+        tree_put_int(arena, entry, "bytes", (int64_t)tensor_stored_bytes(tensor));
         tree_put_int(arena, entry, "users", use->users);
         put_kept(arena, entry, use->storage);
         put_posterior(arena, entry, use->storage);

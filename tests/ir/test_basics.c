@@ -291,9 +291,11 @@ static void test_tree_equal(void **state) {
     assert_false(equal_with("train.rate", TREE_FLOAT, 3)); /* a further key */
     assert_false(equal_with("passes.1.0", TREE_INT, 2));
     assert_false(equal_with("passes.1", TREE_LIST, 0)); /* an empty list */
-    assert_true(equal_with("rate", TREE_NULL, 0));
     assert_true(equal_with("rate", TREE_FLOAT, INFINITY));
     Arena *arena = arena_create();
+    Tree *root = make_document(arena), *copy = tree_copy(arena, root);
+    tree_put(arena, copy, "rate", tree_new(arena, TREE_NULL, LOC_NONE));
+    assert_true(tree_equal(root, copy));
     Tree *a = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *b = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_bool(arena, a, "x", true);
@@ -357,6 +359,12 @@ static void test_tree_large_map(void **state) {
     assert_int_equal(tree_get(map, "key77")->integer, -1);
     assert_int_equal(tree_get(map, "key49999")->integer, 49999);
     assert_null(tree_get(map, "key50000"));
+    tree_remove(tree_get(map, "key77"));
+    assert_int_equal(map->count, 49999);
+    assert_null(tree_get(map, "key77"));
+    tree_put_int(arena, map, "key77", 7);
+    assert_int_equal(tree_get(map, "key77")->integer, 7);
+    assert_int_equal(tree_get(map, "key78")->integer, 78);
     arena_destroy(arena);
 }
 
@@ -391,6 +399,20 @@ static void test_tree_set(void **state) {
                      TREE_STRING);
     assert_int_equal(set_string(arena, root, "train.a[x]", diag), STATUS_OK); /* a name */
     assert_non_null(tree_get(tree_get(root, "train"), "a[x]"));
+
+    /* null takes a key away, and stands where there is none to take; not in lists */
+    Tree *map = tree_get(root, "train");
+    const int keys = map->count;
+    const char *const taken[] = {"train.epochs", "train.none", "passes.1.0"};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            tree_set(arena, root, taken[i], tree_new(arena, TREE_NULL, LOC_NONE), diag),
+            STATUS_OK);
+    assert_null(tree_get(map, "epochs"));
+    assert_int_equal(tree_get(map, "none")->kind, TREE_NULL);
+    assert_int_equal(map->count, keys);
+    assert_ptr_equal(map->last, tree_get(map, "none"));
+    assert_int_equal(tree_get(root, "passes")->last->first->kind, TREE_NULL);
 
     Tree *empty = tree_new(arena, TREE_NULL, LOC_NONE);
     assert_int_equal(set_string(arena, empty, "a.b", diag), STATUS_OK);
