@@ -96,6 +96,15 @@ static void guess_ranks(Run *r, Diag *diag) {
     r->ctx->guessed = true;
 }
 
+/* A ranking over all matrices needs them: a plan spreads the ranks. */
+static void warn_spread(Run *r, Diag *diag) {
+    option_warn(&r->ctx->source, r->options->share > 0 ? "share" : NULL, diag,
+                "planned without weights, as if all matrices kept the same share; a run "
+                "keeps the bound as well, but sizes after this step are approximate");
+    tree_put_bool(r->ctx->arena, r->ctx->record, "approximate", true);
+    r->ctx->guessed = true;
+}
+
 /* Decomposes; `phases`: how many more times that happens, this time included. */
 static Status decompose(Run *r, FactorJob *jobs, int count, int phases, Diag *diag) {
     if (!r->calibration) return factor_do(&r->f, jobs, count, diag);
@@ -137,10 +146,7 @@ static Status choose_together(Run *r, Diag *diag) {
     double bound = 0;
     TRY(find_bound(r, &bound, diag));
     if (!each && r->known) TRY(find_squares(r, diag));
-    if (!each && !r->known) {
-        tree_put_bool(r->ctx->arena, r->ctx->record, "approximate", true);
-        r->ctx->guessed = true;
-    }
+    if (!each && !r->known) warn_spread(r, diag);
     const double least = factor_choose(&r->f, bound, each);
     if (least <= bound) return STATUS_OK;
     if (r->options->share <= 0)
