@@ -23,6 +23,7 @@ typedef struct Words {
     int64_t samples;
     EndingScore *endings; /* by sample; NULL: the data set's texts have none */
     int right, bytes;     /* their columns */
+    Tally wrong;          /* the tokens of endings that are not right */
     RowScore *scores;     /* of the rows of one run */
     int64_t capacity;
 } Words;
@@ -48,8 +49,10 @@ static Status add_rows(void *self, const Fetch *what, const float *const *values
         if (labels[i] == INDEX_SKIP) continue;
         const int64_t sample = what->index[i / each];
         const RowScore *score = &words->scores[i];
-        TRY(evaluation_add_scored(e, &e->total, sample, score, values[0] + i * e->classes,
-                                  labels[i], diag));
+        const bool right =
+            !words->endings || ((const int32_t *)columns[words->right])[i / each];
+        TRY(evaluation_add_scored(e, right ? &e->total : &words->wrong, sample, score,
+                                  values[0] + i * e->classes, labels[i], diag));
         if (!words->endings) continue;
         words->endings[sample].loss += score->loss;
         words->endings[sample].wrong += score->likely != labels[i];
@@ -78,25 +81,24 @@ static bool chooses_right(const EndingScore *endings, int64_t group, bool by_byt
     return endings[best].right == 1;
 }
 
-/* Which endings the model would write word for word, and how likely the right ones are.
- */
+/* Which right endings the model would write word for word, and how likely they are. */
 static void score_words(const Words *words) {
     Evaluation *e = words->e;
     double loss = 0;
     int64_t exact = 0, right = 0;
     for (int64_t i = 0; i < e->data->count; i++) {
         const EndingScore *ending = &words->endings[i];
-        if (!ending->seen) continue;
+        if (!ending->seen || !ending->right) continue;
         exact += ending->wrong == 0;
-        right += ending->right;
-        loss += ending->right ? ending->loss : 0;
+        right++;
+        loss += ending->loss;
     }
-    e->exact_match = 100 * (double)exact / (double)words->samples;
+    if (right == 0) return;
+    e->exact_match = 100 * (double)exact / (double)right;
     e->ending_perplexity = exp(loss / (double)right);
     tree_put_real(e->ctx->arena, e->ctx->record, "exact_match", e->exact_match);
-    if (right > 0)
-        tree_put_real(e->ctx->arena, e->ctx->record, "ending_perplexity",
-                      e->ending_perplexity);
+    tree_put_real(e->ctx->arena, e->ctx->record, "ending_perplexity",
+                  e->ending_perplexity);
 }
 
 /* Which endings it chooses. */
@@ -177,6 +179,7 @@ Status evaluate_words(Evaluation *e, Diag *diag) {
     TRY(objective_begin(&masked, e->ctx, e->model, diag));
     if (words.right >= 0 && words.bytes >= 0)
         words.endings = ARENA_ARRAY(e->ctx->arena, EndingScore, (size_t)e->data->count);
+    tally_open(&words.wrong, e->ctx->arena, e->classes, e->words);
     Status status = run_words(&words, &masked, diag);
     objective_end(&masked);
     free(words.scores);

@@ -282,8 +282,9 @@ static void test_endings(void **state) {
     assert_int_equal(tree_get(record, "questions")->integer, 2);
     expect_real(record, "choice_accuracy", 50); /* the second text's alone */
     expect_real(record, "choice_accuracy_normalized", 100);
-    expect_real(record, "exact_match", 50);
-    assert_int_equal(tree_get(record, "tokens")->integer, 5);
+    expect_real(record, "exact_match", 50); /* of the right ones */
+    expect_real(record, "accuracy", 200.0 / 3);
+    assert_int_equal(tree_get(record, "tokens")->integer, 3);
     model_destroy(model);
     RecipeInputs inputs = {&data, NULL};
     data.column_count = 2;
