@@ -222,7 +222,7 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --text or --jsonl: the model labels words");
     TRY(read_inputs(run, cli, diag));
-    TRY(file_batches_create(&run->data, run->arena, run->model->graph, run->inputs,
+    TRY(file_batches_create(&run->data, run->arena, run->model->graph, run->inputs, false,
                             run->sizes, diag));
     /* The sizes of the data take the place of all symbols but N. */
     int64_t sizes[DIM_SYMBOLS];

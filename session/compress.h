@@ -199,11 +199,12 @@ typedef struct CompressTensor {
 } CompressTensor;
 
 /* Runs samples through a model. Every input of the model (compress_inspect names them
- * with their shapes: `input_ids : i32[N, T]`) needs a tensor of its name; an attention
- * mask may be left out. `outputs` gets an array of the model's real outputs, f32,
- * `output_count` of them, in its order; to be freed with compress_free_tensors. Weights
- * are packed anew in each call: compress_prepare does that once. Fails with
- * COMPRESS_MODEL for inputs that do not fit, COMPRESS_MEMORY, COMPRESS_INTERRUPTED. */
+ * with their shapes: `input_ids : i32[N, T]`) needs a tensor of its name, and no tensor
+ * has another name; an attention mask may be left out. `outputs` gets an array of the
+ * model's real outputs, f32, `output_count` of them, in its order; to be freed with
+ * compress_free_tensors. Weights are packed anew in each call: compress_prepare does that
+ * once. Fails with COMPRESS_MODEL for inputs that do not fit, COMPRESS_MEMORY,
+ * COMPRESS_INTERRUPTED. */
 COMPRESS_API CompressStatus compress_run(CompressContext *context,
                                          const CompressModel *model,
                                          const CompressTensor *inputs, size_t count,

@@ -128,29 +128,47 @@ static Status bind_input(FileBatches *data, Column *column, const Node *input,
     return STATUS_OK;
 }
 
-/* Checks that a tensor is no input that the model would have to take and does not. */
-static Status check_name(const Graph *graph, const Checkpoint *inputs, const char *name,
-                         Diag *diag) {
+/* Whether a name is that of an input of some model. */
+static bool is_known_input(const char *name) {
     static const char *const KNOWN[] = {
         INPUT_PIXELS,     INPUT_IDS,         INPUT_TYPES,    INPUT_MASK,
         INPUT_TARGET_IDS, INPUT_TARGET_MASK, "position_ids", "inputs_embeds"};
-    bool input = strstr(name, "mask") != NULL;
-    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN && !input; i++)
-        input = strcmp(name, KNOWN[i]) == 0;
-    if (!input || graph_find_input(graph, name)) return STATUS_OK;
+    bool known = strstr(name, "mask") != NULL;
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN && !known; i++)
+        known = strcmp(name, KNOWN[i]) == 0;
+    return known;
+}
+
+/* Checks that a tensor is no input that the model would have to take and does not, nor
+ * one whose name was misspelt: the nearest input has no tensor. */
+static Status check_name(const Graph *graph, const Checkpoint *inputs, const char *name,
+                         bool strict, Diag *diag) {
+    if (graph_find_input(graph, name)) return STATUS_OK;
+    Arena *arena = arena_create();
     Text names = {0};
-    for (const Node *node = graph->first; node; node = node->next)
-        if (node->name) text_add(&names, "%s%s", names.length ? ", " : "", node->name);
-    diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), name,
-              "the model has no input of this name; its inputs are %s",
-              names.data ? names.data : "none");
+    int count = 0;
+    const char **items = ARENA_ARRAY(arena, const char *, (size_t)graph->node_count + 1);
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node->name) continue;
+        text_add(&names, "%s%s", count ? ", " : "", node->name);
+        items[count++] = node->name;
+    }
+    const char *near = name_nearest(name, items, count);
+    const bool misspelt = near && !checkpoint_find(inputs, near);
+    const bool wrong = strict || misspelt || is_known_input(name);
+    if (wrong)
+        diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), name,
+                  "the model has no input of this name; its inputs are %s",
+                  names.data ? names.data : "none");
+    if (misspelt) diag_hint(diag, "did you mean \"%s\"?", near);
     text_free(&names);
-    return STATUS_MODEL;
+    arena_destroy(arena);
+    return wrong ? STATUS_MODEL : STATUS_OK;
 }
 
 Status file_batches_create(Batches **out, Arena *arena, const Graph *graph,
-                           const Checkpoint *inputs, int64_t sizes[DIM_SYMBOLS],
-                           Diag *diag) {
+                           const Checkpoint *inputs, bool strict,
+                           int64_t sizes[DIM_SYMBOLS], Diag *diag) {
     FileBatches *data = ARENA_NEW(arena, FileBatches);
     Column *columns = ARENA_ARRAY(arena, Column, (size_t)graph->node_count + 1);
     data->tensors = ARENA_ARRAY(arena, const Tensor *, (size_t)graph->node_count + 1);
@@ -158,7 +176,7 @@ Status file_batches_create(Batches **out, Arena *arena, const Graph *graph,
         .name = inputs->path, .columns = columns, .fetch = fetch, .destroy = destroy};
     for (int i = 0; i < DIM_SYMBOLS; i++) sizes[i] = 0;
     for (int i = 0; i < inputs->count; i++)
-        TRY(check_name(graph, inputs, inputs->tensors[i].name, diag));
+        TRY(check_name(graph, inputs, inputs->tensors[i].name, strict, diag));
     for (const Node *node = graph->first; node; node = node->next) {
         if (!node->name) continue;
         if (input_is_mask(node->name) && !checkpoint_find(inputs, node->name)) continue;

@@ -157,7 +157,7 @@ static Status run_samples(const LibraryCall *call, CompressRunner *runner,
     const Graph *graph = runner->model->graph;
     Batches *data = NULL;
     int64_t sizes[DIM_SYMBOLS];
-    TRY(file_batches_create(&data, call->arena, graph, inputs, sizes, call->diag));
+    TRY(file_batches_create(&data, call->arena, graph, inputs, true, sizes, call->diag));
     *results = graph_results_create(call->arena, graph->output_count);
     Status status = STATUS_OK;
     for (int i = 0; i < graph->output_count && status == STATUS_OK; i++)

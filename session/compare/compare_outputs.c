@@ -182,7 +182,7 @@ static Status run_side(Side *side, const Side *other, Arena *arena, int threads,
                        const Watch *watch, Diag *diag) {
     Graph *graph = side->model->graph;
     int64_t sizes[DIM_SYMBOLS] = {0}, bound[DIM_SYMBOLS];
-    TRY(file_batches_create(&side->data, arena, graph, side->inputs, sizes, diag));
+    TRY(file_batches_create(&side->data, arena, graph, side->inputs, false, sizes, diag));
     memcpy(bound, sizes, sizeof bound);
     bound[DIM_INDEX(DIM_N)] = 0;
     TRY(graph_bind(graph, bound, diag));

@@ -105,7 +105,8 @@ static void run(Fixture *f) {
     Type type;
     Model *model = model_copy(f->model);
     Graph *graph = model->graph;
-    expect_ok(f, file_batches_create(&data, f->arena, graph, f->inputs, sizes, f->diag));
+    expect_ok(
+        f, file_batches_create(&data, f->arena, graph, f->inputs, false, sizes, f->diag));
     for (Node *node = graph->first; node; node = node->next)
         for (int d = 1; node->name && d < node->type.rank; d++)
             if (node->type.dim[d] < 0)
@@ -148,16 +149,37 @@ static void masks_left_out(void **state) {
 }
 
 /* Expects the inputs to be refused with a message that holds `part`. */
-static void expect_refused(Fixture *f, const char *part) {
+static void expect_refused_if(Fixture *f, bool strict, const char *part) {
     Batches *data;
     int64_t sizes[DIM_SYMBOLS];
-    assert_int_equal(
-        file_batches_create(&data, f->arena, f->model->graph, f->inputs, sizes, f->diag),
-        STATUS_MODEL);
+    assert_int_equal(file_batches_create(&data, f->arena, f->model->graph, f->inputs,
+                                         strict, sizes, f->diag),
+                     STATUS_MODEL);
     char *text = diag_text(f->diag);
     if (!strstr(text, part)) fail_msg("expected '%s', found %s", part, text);
     free(text);
     diag_clear(f->diag);
+}
+
+static void expect_refused(Fixture *f, const char *part) {
+    expect_refused_if(f, false, part);
+}
+
+/* A misspelt name is refused, any other one that is no input's where it is asked for. */
+static void other_names(void **state) {
+    Fixture *f = *state;
+    static const char *const UNKNOWN = "the model has no input of this name; its inputs";
+    take(f, "bert");
+    add_mask(f, "attention_maks", INPUT_IDS, 0);
+    expect_refused(f, UNKNOWN);
+    take(f, "bert");
+    add_mask(f, "scores", INPUT_IDS, 0);
+    expect_refused_if(f, true, UNKNOWN);
+    run(f); /* left alone */
+    take(f, "bert");
+    add_mask(f, INPUT_MASK, INPUT_IDS, 1);
+    add_mask(f, "attention_maks", INPUT_IDS, 0);
+    run(f); /* the mask itself is there */
 }
 
 static void inputs_of_others(void **state) {
@@ -184,6 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(masks_left_out, setup, teardown),
         cmocka_unit_test_setup_teardown(inputs_of_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(other_names, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
