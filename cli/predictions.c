@@ -1,4 +1,5 @@
-/* Predictions: see predictions.h. */
+/* Predictions: see predictions.h. A task fills in what it says of a sample as a map, and
+ * its line is printed from that. */
 #include "cli/predictions.h"
 
 #include "io/datasets/class_names.h"
@@ -8,18 +9,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-typedef struct Printing {
-    Arena *arena;
-    const Model *model;
-    const Tensor *logits;
-    const char *const *samples;
-    const UserTexts *texts;
-    const Tokenizer *tokenizer;
-    int64_t width; /* of a row of logits */
-} Printing;
+/* One sample. */
+typedef struct Sample {
+    Arena *arena; /* of this sample */
+    const Predictions *all;
+    const double *threshold; /* multi_label: of every label */
+    int64_t index, width;    /* width: of a row of logits */
+    Tree *map;
+} Sample;
 
-static const float *row_of(const Printing *p, int64_t row) {
-    return (const float *)tensor_data(p->logits) + row * p->width;
+static const float *row_of(const Sample *s, int64_t row) {
+    return (const float *)tensor_data(s->all->logits) + row * s->width;
 }
 
 static int64_t largest(const float *row, int64_t classes) {
@@ -29,18 +29,38 @@ static int64_t largest(const float *row, int64_t classes) {
     return best;
 }
 
-static Status print_classes(const Printing *p, Diag *diag) {
+static void add_real(const Sample *s, Tree *list, double value) {
+    Tree *item = tree_new(s->arena, TREE_FLOAT, LOC_NONE);
+    item->real = value;
+    tree_append(s->arena, list, NULL, LOC_NONE, item);
+}
+
+static const char *name_of(const Sample *s, int64_t label) {
+    return label_name(s->all->model, label, s->arena);
+}
+
+/* ---- classes ---- */
+
+static Status predict_class(const Sample *s, Diag *diag) {
     (void)diag;
-    for (int64_t i = 0; i < p->logits->dim[0]; i++) {
-        const float *row = row_of(p, i);
-        const int64_t best = largest(row, p->width);
-        double sum = 0;
-        for (int64_t c = 0; c < p->width; c++) sum += exp((double)row[c] - row[best]);
-        printf("%.4f  %s  %s\n", 1 / sum, label_name(p->model, best, p->arena),
-               p->samples[i]);
-    }
+    const float *row = row_of(s, s->index);
+    const int64_t best = largest(row, s->width);
+    double sum = 0;
+    for (int64_t c = 0; c < s->width; c++) sum += exp((double)row[c] - row[best]);
+    tree_put_string(s->arena, s->map, "label", name_of(s, best));
+    tree_put_real(s->arena, s->map, "score", 1 / sum);
+    Tree *scores = tree_put_list(s->arena, s->map, "scores");
+    for (int64_t c = 0; c < s->width; c++)
+        add_real(s, scores, exp((double)row[c] - row[best]) / sum);
     return STATUS_OK;
 }
+
+static void print_class(const Tree *map, const char *sample) {
+    printf("%.4f  %s  %s\n", tree_get(map, "score")->real, tree_get(map, "label")->string,
+           sample);
+}
+
+/* ---- labels ---- */
 
 typedef struct FoundLabel {
     float probability;
@@ -53,121 +73,213 @@ static int likeliest_first(const void *a, const void *b) {
     return (x->label > y->label) - (x->label < y->label);
 }
 
-static Status print_labels(const Printing *p, Diag *diag) {
-    bool stored;
-    double *threshold = ARENA_ARRAY(p->arena, double, (size_t)p->width);
-    FoundLabel *found = ARENA_ARRAY(p->arena, FoundLabel, (size_t)p->width);
-    TRY(label_thresholds_read(threshold, p->width, &stored, p->model, diag));
-    for (int64_t i = 0; i < p->logits->dim[0]; i++) {
-        size_t count = 0;
-        for (int64_t l = 0; l < p->width; l++) {
-            const float probability = label_probability(row_of(p, i)[l]);
-            if ((double)probability >= threshold[l])
-                found[count++] = (FoundLabel){probability, l};
+static Status predict_labels(const Sample *s, Diag *diag) {
+    (void)diag;
+    const float *row = row_of(s, s->index);
+    FoundLabel *found = ARENA_ARRAY(s->arena, FoundLabel, (size_t)s->width);
+    size_t count = 0;
+    for (int64_t l = 0; l < s->width; l++)
+        if ((double)label_probability(row[l]) >= s->threshold[l])
+            found[count++] = (FoundLabel){label_probability(row[l]), l};
+    qsort(found, count, sizeof *found, likeliest_first);
+    Tree *labels = tree_put_list(s->arena, s->map, "labels");
+    for (size_t k = 0; k < count; k++) {
+        Tree *label = tree_add_map(s->arena, labels);
+        tree_put_string(s->arena, label, "label", name_of(s, found[k].label));
+        tree_put_real(s->arena, label, "score", found[k].probability);
+    }
+    Tree *scores = tree_put_list(s->arena, s->map, "scores");
+    for (int64_t l = 0; l < s->width; l++) add_real(s, scores, label_probability(row[l]));
+    return STATUS_OK;
+}
+
+static void print_labels(const Tree *map, const char *sample) {
+    const Tree *labels = tree_get(map, "labels");
+    for (const Tree *label = labels->first; label; label = label->next)
+        printf("%s%s %.4f", label == labels->first ? "" : ", ",
+               tree_get(label, "label")->string, tree_get(label, "score")->real);
+    printf("%s  %s\n", labels->first ? "" : "-", sample);
+}
+
+/* ---- values ---- */
+
+static Status predict_values(const Sample *s, Diag *diag) {
+    (void)diag;
+    Tree *values = tree_put_list(s->arena, s->map, "values");
+    for (int64_t v = 0; v < s->width; v++) add_real(s, values, row_of(s, s->index)[v]);
+    return STATUS_OK;
+}
+
+static void print_values(const Tree *map, const char *sample) {
+    const Tree *values = tree_get(map, "values");
+    for (const Tree *value = values->first; value; value = value->next)
+        printf("%s%.4f", value == values->first ? "" : ", ", value->real);
+    printf("  %s\n", sample);
+}
+
+static Status predict_score(const Sample *s, Diag *diag) {
+    (void)diag;
+    tree_put_real(s->arena, s->map, "score", row_of(s, s->index)[0]);
+    return STATUS_OK;
+}
+
+static void print_score(const Tree *map, const char *sample) {
+    printf("%.4f  %s\n", tree_get(map, "score")->real, sample);
+}
+
+/* ---- words ---- */
+
+static Status predict_words(const Sample *s, Diag *diag) {
+    (void)diag;
+    const UserText *text = &s->all->texts->items[s->index];
+    const int64_t tokens = s->all->logits->dim[1];
+    Tree *words = tree_put_list(s->arena, s->map, "words");
+    for (int w = 0; w < text->word_count; w++) {
+        const UserWord *word = &text->words[w];
+        const char *name = NULL;
+        if (word->token >= 0) {
+            const float *row = row_of(s, s->index * tokens + word->token);
+            name = name_of(s, largest(row, s->width));
         }
-        qsort(found, count, sizeof *found, likeliest_first);
-        for (size_t k = 0; k < count; k++)
-            printf("%s%s %.4f", k ? ", " : "",
-                   label_name(p->model, found[k].label, p->arena),
-                   (double)found[k].probability);
-        printf("%s  %s\n", count ? "" : "-", p->samples[i]);
+        Tree *entry = tree_add_map(s->arena, words);
+        tree_put_string(s->arena, entry, "word",
+                        arena_strndup(s->arena, word->text.text, word->text.length));
+        tree_put_string(s->arena, entry, "label", name);
     }
     return STATUS_OK;
 }
 
-static Status print_values(const Printing *p, Diag *diag) {
-    (void)diag;
-    for (int64_t i = 0; i < p->logits->dim[0]; i++) {
-        for (int64_t v = 0; v < p->width; v++)
-            printf("%s%.4f", v ? ", " : "", (double)row_of(p, i)[v]);
-        printf("  %s\n", p->samples[i]);
+static void print_words(const Tree *map, const char *sample) {
+    (void)sample;
+    for (const Tree *word = tree_get(map, "words")->first; word; word = word->next) {
+        const Tree *label = tree_get_nonnull(word, "label");
+        printf("%s\t%s\n", tree_get(word, "word")->string, label ? label->string : "-");
     }
-    return STATUS_OK;
+    puts("");
 }
 
-static Status print_words(const Printing *p, Diag *diag) {
-    (void)diag;
-    const int64_t tokens = p->logits->dim[1];
-    for (int i = 0; p->texts && i < p->texts->count; i++) {
-        const UserText *text = &p->texts->items[i];
-        for (int w = 0; w < text->word_count; w++) {
-            const UserWord *word = &text->words[w];
-            const char *name = "-";
-            if (word->token >= 0) {
-                const float *row = row_of(p, i * tokens + word->token);
-                name = label_name(p->model, largest(row, p->width), p->arena);
-            }
-            printf("%.*s\t%s\n", (int)word->text.length, word->text.text, name);
-        }
-        puts("");
-    }
-    return STATUS_OK;
-}
+/* ---- answers ---- */
 
 /* Most tokens of an answer. */
 enum { ANSWER_TOKENS = 30 };
 
-static Status print_answers(const Printing *p, Diag *diag) {
-    const int64_t tokens = p->logits->dim[1];
-    for (int i = 0; p->texts && i < p->texts->count; i++) {
-        const UserText *text = &p->texts->items[i];
-        const float *z = row_of(p, i * tokens);
-        const int64_t begin = (int64_t)text->second_begin;
-        const int64_t end = (int64_t)text->second_end;
-        Span best = {-INFINITY, begin, begin};
-        if (begin >= end)
-            return diag_fail(diag, STATUS_USAGE, text->at, NULL,
-                             "expected --jsonl with a question as \"text\" and the text "
-                             "that holds its answer as \"text_pair\"");
-        span_search(&best, z, begin, end, ANSWER_TOKENS);
-        Text answer = {0};
-        const Status status =
-            tokenizer_decode(p->tokenizer, &answer, text->ids + best.first,
-                             (size_t)(best.last - best.first + 1), true, text->at, diag);
-        if (status == STATUS_OK)
-            printf("%.4f  %s  %s\n", best.score - (double)z[0] - (double)z[1],
-                   answer.data ? answer.data : "", p->samples[i]);
-        text_free(&answer);
-        TRY(status);
-    }
-    return STATUS_OK;
+static Status predict_answer(const Sample *s, Diag *diag) {
+    const UserText *text = &s->all->texts->items[s->index];
+    const float *z = row_of(s, s->index * s->all->logits->dim[1]);
+    const int64_t begin = (int64_t)text->second_begin;
+    const int64_t end = (int64_t)text->second_end;
+    Span best = {-INFINITY, begin, begin};
+    if (begin >= end)
+        return diag_fail(diag, STATUS_USAGE, text->at, NULL,
+                         "expected --jsonl with a question as \"text\" and the text "
+                         "that holds its answer as \"text_pair\"");
+    span_search(&best, z, begin, end, ANSWER_TOKENS);
+    Text answer = {0};
+    const Status status =
+        tokenizer_decode(s->all->tokenizer, &answer, text->ids + best.first,
+                         (size_t)(best.last - best.first + 1), true, text->at, diag);
+    if (status == STATUS_OK)
+        tree_put_string(s->arena, s->map, "answer", answer.data ? answer.data : "");
+    tree_put_real(s->arena, s->map, "score", best.score - (double)z[0] - (double)z[1]);
+    text_free(&answer);
+    return status;
 }
 
-static Status print_embeddings(const Printing *p, Diag *diag) {
+static void print_answer(const Tree *map, const char *sample) {
+    printf("%.4f  %s  %s\n", tree_get(map, "score")->real,
+           tree_get(map, "answer")->string, sample);
+}
+
+/* ---- embeddings ---- */
+
+/* Seven digits tell floats of vectors apart well enough, and are shorter than all. */
+static Status predict_embedding(const Sample *s, Diag *diag) {
     (void)diag;
-    for (int64_t i = 0; i < p->logits->dim[0]; i++) {
-        Text line = {0};
-        text_add(&line, "{\"input\": ");
-        text_quoted(&line, p->samples[i]);
-        text_add(&line, ", \"embedding\": [");
-        for (int64_t c = 0; c < p->width; c++)
-            text_add(&line, "%s%.7g", c ? ", " : "", (double)row_of(p, i)[c]);
-        text_add(&line, "]}");
-        puts(line.data);
-        text_free(&line);
+    Tree *vector = tree_put_list(s->arena, s->map, "embedding");
+    for (int64_t c = 0; c < s->width; c++) {
+        char digits[32];
+        snprintf(digits, sizeof digits, "%.7g", (double)row_of(s, s->index)[c]);
+        add_real(s, vector, strtod(digits, NULL));
     }
     return STATUS_OK;
 }
 
-typedef Status Print(const Printing *printing, Diag *diag);
+/* ---- all of them ---- */
 
-static Print *const PRINTS[TASK_COUNT] = {
-    [TASK_CLASSIFY] = print_classes,  [TASK_MULTI_LABEL] = print_labels,
-    [TASK_REGRESS] = print_values,    [TASK_LABEL_TOKENS] = print_words,
-    [TASK_FIND_SPAN] = print_answers, [TASK_CHOOSE] = print_values,
-    [TASK_EMBED] = print_embeddings,
+typedef struct TaskPrinter {
+    Status (*predict)(const Sample *sample, Diag *diag);
+    void (*print)(const Tree *map, const char *sample); /* NULL = JSON alone */
+    bool texts;                                         /* of texts alone */
+} TaskPrinter;
+
+static const TaskPrinter PRINTERS[TASK_COUNT] = {
+    [TASK_CLASSIFY] = {predict_class, print_class, false},
+    [TASK_MULTI_LABEL] = {predict_labels, print_labels, false},
+    [TASK_REGRESS] = {predict_values, print_values, false},
+    [TASK_LABEL_TOKENS] = {predict_words, print_words, true},
+    [TASK_FIND_SPAN] = {predict_answer, print_answer, true},
+    [TASK_CHOOSE] = {predict_score, print_score, false},
+    [TASK_EMBED] = {predict_embedding, NULL, false},
 };
 
 bool predictions_known(Task task) {
-    return PRINTS[task] != NULL;
+    return PRINTERS[task].predict != NULL;
 }
 
-Status predictions_print(Arena *arena, const Model *model, const Tensor *logits,
-                         const char *const *samples, const UserTexts *texts,
-                         const Tokenizer *tokenizer, Diag *diag) {
+/* What the line of any task begins with. */
+static void put_input(Sample *s) {
+    const Predictions *all = s->all;
+    const UserText *text =
+        all->texts && all->texts->count ? &all->texts->items[s->index] : NULL;
+    s->map = tree_new(s->arena, TREE_MAP, LOC_NONE);
+    tree_put_string(s->arena, s->map, "input", all->samples[s->index]);
+    if (text && text->pair)
+        tree_put_string(s->arena, s->map, "input_pair",
+                        arena_strndup(s->arena, text->second.text, text->second.length));
+    if (all->exits) tree_put_int(s->arena, s->map, "exit_layer", all->exits[s->index]);
+}
+
+/* A copy of a sample that takes one line. */
+static const char *on_one_line(Arena *arena, const char *sample) {
+    char *line = arena_strdup(arena, sample);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
+    return line;
+}
+
+static Status print_sample(Sample *s, const TaskPrinter *printer, bool json, Diag *diag) {
+    put_input(s);
+    TRY(printer->predict(s, diag));
+    if (!json && printer->print) {
+        printer->print(s->map, on_one_line(s->arena, s->all->samples[s->index]));
+        return STATUS_OK;
+    }
+    Text line = {0};
+    tree_print_json(&line, s->map, 0);
+    puts(line.data);
+    text_free(&line);
+    return STATUS_OK;
+}
+
+Status predictions_print(Arena *arena, const Predictions *predictions, bool json,
+                         Diag *diag) {
+    const Tensor *logits = predictions->logits;
+    const Task task = graph_task(predictions->model->graph);
+    const TaskPrinter *printer = &PRINTERS[task];
+    const int64_t width = logits->dim[logits->rank - 1];
+    const bool texts = predictions->texts && predictions->texts->count > 0;
+    bool stored;
     StringList names; /* what is wrong with them is told here */
-    const Printing printing = {
-        arena, model, logits, samples, texts, tokenizer, logits->dim[logits->rank - 1]};
-    TRY(class_names_of(&names, model->config, "config.json", arena, diag));
-    return PRINTS[graph_task(model->graph)](&printing, diag);
+    double *threshold = ARENA_ARRAY(arena, double, (size_t)width);
+    TRY(class_names_of(&names, predictions->model->config, "config.json", arena, diag));
+    if (task == TASK_MULTI_LABEL)
+        TRY(label_thresholds_read(threshold, width, &stored, predictions->model, diag));
+    Status status = STATUS_OK;
+    for (int64_t i = 0; i < logits->dim[0] && status == STATUS_OK; i++) {
+        if (printer->texts && !texts) break;
+        Sample sample = {arena_create(), predictions, threshold, i, width, NULL};
+        status = print_sample(&sample, printer, json, diag);
+        arena_destroy(sample.arena);
+    }
+    return status;
 }

@@ -127,16 +127,20 @@ static Status check_finite(const NamedTensor *tensors, int count, const Flags *f
     return status;
 }
 
-/* Writes the results, or prints what is predicted of texts and images. */
+/* Writes the results, or prints what is predicted of texts and images. `exits`: the
+ * layers that samples left behind, NULL = all ran. */
 static Status write_results(const Execution *run, const NamedTensor *tensors, int count,
-                            const Flags *flags, Diag *diag) {
+                            const int32_t *exits, const Flags *flags, Diag *diag) {
     const char *path = flags->output;
     TRY(check_finite(tensors, count, flags, diag));
     for (int i = 0; i < count && !path; i++)
         if (strcmp(tensors[i].name, OUTPUT_LOGITS) == 0 ||
-            strcmp(tensors[i].name, OUTPUT_EMBEDDING) == 0)
-            return predictions_print(run->arena, run->model, &tensors[i].tensor,
-                                     run->samples, &run->texts, run->tokenizer, diag);
+            strcmp(tensors[i].name, OUTPUT_EMBEDDING) == 0) {
+            const Predictions predictions = {run->model,     &tensors[i].tensor,
+                                             run->samples,   &run->texts,
+                                             run->tokenizer, exits};
+            return predictions_print(run->arena, &predictions, flags->json, diag);
+        }
     TRY(safetensors_write(path, tensors, count, diag));
     for (int i = 0; i < count; i++) {
         char shape[SHAPE_TEXT_BYTES];
@@ -187,6 +191,10 @@ static Status check_flags(const Flags *flags, Diag *diag) {
                                "--image, found several");
     if (flags->input && !flags->output)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "expected --output FILE");
+    if (flags->json && flags->output)
+        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                         "expected --json or --output, found both: numbers go to a file, "
+                         "or what they say is printed");
     if (flags->leave_early && flags->hidden_states)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --leave-early or --hidden-states, found both: layers "
@@ -235,7 +243,7 @@ static Status run_model(Execution *run, const Cli *cli, Diag *diag) {
     TRY(open_model(run, NULL, cli, diag));
     TRY(choose_results(run, cli->flags.hidden_states, diag));
     TRY(execute(run, NULL, cli, diag));
-    return write_results(run, run->results.tensors, run->results.count, &cli->flags,
+    return write_results(run, run->results.tensors, run->results.count, NULL, &cli->flags,
                          diag);
 }
 
@@ -244,10 +252,11 @@ static Status run_early(Execution *run, const Cli *cli, Diag *diag) {
     Status status = open_model(run, &early, cli, diag);
     if (status == STATUS_OK) status = execute(run, &early, cli, diag);
     if (status == STATUS_OK)
-        status = write_results(run, early.results, 2, &cli->flags, diag);
-    if (status == STATUS_OK)
-        printf("mean depth %.2f of %d\n", early_mean_depth(&early),
-               early.exits.items[early.exits.count - 1].layer);
+        status = write_results(run, early.results, 2,
+                               tensor_data(&early.results[1].tensor), &cli->flags, diag);
+    if (status == STATUS_OK && !cli->flags.quiet)
+        fprintf(stderr, "mean depth %.2f of %d\n", early_mean_depth(&early),
+                early.exits.items[early.exits.count - 1].layer);
     for (int i = 0; i < 2; i++) tensor_release(&early.results[i].tensor);
     return status;
 }

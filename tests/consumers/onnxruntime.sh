@@ -59,7 +59,7 @@ END
     "$COMPRESS" --recipe "$work/recipe.yaml" --quiet || return 1
     for tokens in 4 6 8 11 15 20 27 35 48 64; do
         "$COMPRESS" ir "$work/exits.h5" | node "$modules/random_inputs.mjs" "$work/in.safetensors" $tokens 1 &&
-            "$COMPRESS" run "$work/exits.h5" --input "$work/in.safetensors" --output "$work/out.safetensors" --leave-early >"$work/left" &&
+            "$COMPRESS" run "$work/exits.h5" --input "$work/in.safetensors" --output "$work/out.safetensors" --leave-early >"$work/shapes" 2>"$work/left" &&
             node "$modules/ort_outputs.mjs" "$work/exits.onnx" "$work/in.safetensors" "$work/out.safetensors" || return 1
         grep -q 'mean depth 6.00 of 6' "$work/left" || early=$((early + 1))
     done
