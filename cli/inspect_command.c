@@ -153,7 +153,7 @@ static void print_place(const Inspection *it, const char *stack, int layer) {
         plain += node_has_trait(node, OP_TENSOR);
     }
     if (plain) text_add(&text, " plain=%d", plain);
-    if (text.data && layer >= 0 && strcmp(stack, "exits") == 0)
+    if (text.data && layer >= 0 && strcmp(stack, STACK_EXITS) == 0)
         printf("  exit.%-4d%s\n", layer + 1, text.data);
     else if (text.data && layer >= 0)
         printf("  layer %-3d%s\n", layer, text.data);
@@ -175,16 +175,26 @@ static void print_stage(const Inspection *it, const char *stack, int stage) {
     text_free(&text);
 }
 
+/* "encoder (6 layers; 0, 2 of the original)", or "exits (3)". */
+static void print_stack_head(const Inspection *it, const char *stack, int layers) {
+    int told = 0;
+    for (int layer = 0; layer < layers; layer++)
+        told += inspection_tells(it, stack, layer);
+    printf("\n%s", stack);
+    if (strcmp(stack, STACK_EXITS) == 0)
+        printf(" (%d)", told);
+    else if (layers > 0)
+        printf(" (%d layer%s%s)", layers, layers > 1 ? "s" : "",
+               original_layers(it, stack));
+    printf("\n");
+}
+
 static void print_stacks(const Inspection *it) {
     bool shared = false;
     for (int i = 0; i < it->storage_count; i++) shared |= it->storages[i].layers > 1;
     for (int s = 0; s < it->stack_count; s++) {
         int layers = graph_layer_count(it->model->graph, it->stacks[s]);
-        printf("\n%s", it->stacks[s]);
-        if (layers > 0)
-            printf(" (%d layer%s%s)", layers, layers > 1 ? "s" : "",
-                   original_layers(it, it->stacks[s]));
-        printf("\n");
+        print_stack_head(it, it->stacks[s], layers);
         print_place(it, it->stacks[s], -1);
         /* Layers in order, and between them what leads to the next stage. */
         for (int layer = 0, stage = 0; layer <= layers; layer++) {

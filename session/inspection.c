@@ -14,6 +14,13 @@ const char *operand_name(const Op *op, int index) {
     return op->operands[index < count ? index : count - 1].name;
 }
 
+bool inspection_tells(const Inspection *it, const char *stack, int layer) {
+    if (strcmp(stack, STACK_EXITS) != 0) return true;
+    for (const Node *node = it->model->graph->first; node; node = node->next)
+        if (node_is_in(node, stack, layer)) return true;
+    return false;
+}
+
 const StorageUse *inspection_use(const Inspection *it, const Node *leaf) {
     return &it->storages[it->use_of[leaf->id]];
 }
@@ -142,8 +149,9 @@ static void put_stacks(const Inspection *it, Tree *map) {
         Tree *layers = put_list(arena, stack, "layers");
         int count = graph_layer_count(graph, it->stacks[s]);
         for (int layer = 0; layer < count; layer++)
-            tree_append(arena, layers, NULL, LOC_NONE,
-                        place_tree(arena, graph, it->stacks[s], layer));
+            if (inspection_tells(it, it->stacks[s], layer))
+                tree_append(arena, layers, NULL, LOC_NONE,
+                            place_tree(arena, graph, it->stacks[s], layer));
         tree_append(arena, stack, "nodes", LOC_NONE,
                     place_tree(arena, graph, it->stacks[s], -1));
         tree_append(arena, stacks, NULL, LOC_NONE, stack);

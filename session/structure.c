@@ -93,7 +93,7 @@ static void add_layer(const Finder *finder, Tree *list, const char *stack, int l
 static void add_stack(const Finder *finder, Tree *stacks, const char *name) {
     const int layers = graph_layer_count(finder->model->graph, name);
     const Tree *original = tree_get(tree_get(finder->model->provenance, "layers"), name);
-    if (layers == 0 || strcmp(name, "exits") == 0) return;
+    if (layers == 0 || strcmp(name, STACK_EXITS) == 0) return;
     Tree *map = tree_add_map(finder->arena, stacks);
     tree_put_string(finder->arena, map, "name", name);
     Tree *list = tree_put_list(finder->arena, map, "layers");
