@@ -187,7 +187,7 @@ static Status parse_init(Parser *p, Init *out) {
     return fail_unknown(p, loc, "initialisation", word, NAMES, COUNT);
 }
 
-/* Lineage at the end of a param's line: `kept 0=[0-63, 70] 1=[0-3]`. */
+/* Lineage at the end of a param's line: `kept 0=[0-63, 70] 1=[0-3]`; `2=[]` is lost. */
 
 /* Reads decimal digits of text[0..length). False when there are others or none, or when
  * the number does not fit. */
@@ -221,6 +221,10 @@ static Status parse_range(Parser *p, IndexRange *out) {
 static Status parse_ranges(Parser *p, Lineage *out) {
     Lexer *lexer = &p->lexer;
     TRY(lex_expect(lexer, '['));
+    if (lex_accept(lexer, ']')) {
+        *out = (Lineage){.lost = true};
+        return STATUS_OK;
+    }
     size_t most = 1; /* and the commas up to the closing bracket of this line */
     for (const char *c = lexer->at; c < lexer->end && *c != ']' && *c != '\n'; c++)
         most += *c == ',';
@@ -242,7 +246,7 @@ static Status parse_ranges(Parser *p, Lineage *out) {
         if (lex_peek(lexer) != ',' && lex_peek(lexer) != ']')
             return lex_fail(lexer, "',' or ']'");
     } while (!lex_accept(lexer, ']'));
-    *out = (Lineage){ranges, count};
+    *out = (Lineage){.ranges = ranges, .count = count};
     return STATUS_OK;
 }
 
@@ -255,12 +259,12 @@ static Status parse_axis(Parser *p, Storage *storage) {
     if (axis >= tensor->rank)
         return PARSER_FAIL(p, loc, "'@%.60s' has %d axes, found axis %lld", storage->name,
                            tensor->rank, (long long)axis);
-    if (storage->kept[axis].count > 0)
+    if (lineage_is_told(&storage->kept[axis]))
         return PARSER_FAIL(p, loc, "axis %lld is given twice", (long long)axis);
     TRY(lex_expect(lexer, '='));
     Lineage kept = {0};
     TRY(parse_ranges(p, &kept));
-    if (lineage_size(&kept) != tensor->dim[axis])
+    if (!kept.lost && lineage_size(&kept) != tensor->dim[axis])
         return PARSER_FAIL(p, loc, "axis %lld keeps %lld indices, its dimension is %lld",
                            (long long)axis, (long long)lineage_size(&kept),
                            (long long)tensor->dim[axis]);

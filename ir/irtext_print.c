@@ -84,7 +84,7 @@ static void print_param(Text *text, const Storage *storage, bool values) {
     print_init(text, &storage->init);
     const char *before = " kept ";
     for (int axis = 0; axis < tensor->rank; axis++) {
-        if (storage->kept[axis].count == 0) continue;
+        if (!lineage_is_told(&storage->kept[axis])) continue;
         text_add(text, "%s%d=", before, axis);
         lineage_print(text, &storage->kept[axis]);
         before = " ";

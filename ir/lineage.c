@@ -10,7 +10,7 @@ bool lineage_is_valid(const Lineage *lineage) {
         if (range->first < 0 || range->last < range->first) return false;
         if (i > 0 && range->first - range[-1].last <= 1) return false;
     }
-    return true;
+    return !lineage->lost || lineage->count == 0;
 }
 
 int64_t lineage_size(const Lineage *lineage) {
@@ -60,17 +60,18 @@ static int write_ranges(IndexRange *out, const Lineage *before, const int64_t *k
 
 Lineage lineage_keep(Arena *arena, const Lineage *before, const int64_t *keep,
                      int64_t count) {
+    if (before->lost) return *before;
     const int ranges = write_ranges(NULL, before, keep, count);
     IndexRange *out = ARENA_ARRAY(arena, IndexRange, (size_t)ranges);
     write_ranges(out, before, keep, count);
-    return (Lineage){out, ranges};
+    return (Lineage){.ranges = out, .count = ranges};
 }
 
 Lineage lineage_copy(Arena *arena, const Lineage *lineage) {
-    if (lineage->count == 0) return (Lineage){0};
+    if (lineage->count == 0) return (Lineage){.lost = lineage->lost};
     IndexRange *copy = ARENA_ARRAY(arena, IndexRange, (size_t)lineage->count);
     memcpy(copy, lineage->ranges, (size_t)lineage->count * sizeof *copy);
-    return (Lineage){copy, lineage->count};
+    return (Lineage){.ranges = copy, .count = lineage->count};
 }
 
 void lineage_print(Text *text, const Lineage *lineage) {

@@ -176,6 +176,10 @@ void storage_forget_lineage(Storage *storage, int axis) {
     storage->kept[axis] = (Lineage){0};
 }
 
+void storage_lose_lineage(Storage *storage, int axis) {
+    storage->kept[axis] = (Lineage){.lost = true};
+}
+
 Status storage_replace(Graph *graph, Node *leaf, StorageUsers users, Tensor values,
                        int axis, Diag *diag) {
     Storage *storage = leaf->storage;

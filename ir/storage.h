@@ -95,8 +95,12 @@ Status storage_raise_rank(Graph *graph, Node *leaf, StorageUsers users, int rank
  * keep their type, which must not be quantised. Fails with STATUS_MEMORY. */
 Status storage_turn(Graph *graph, Node *leaf, StorageUsers users, Diag *diag);
 
-/* The entries of an axis are counted anew: it has no lineage any more. */
+/* The entries of an axis are counted anew: those that it has are the original's now. */
 void storage_forget_lineage(Storage *storage, int axis);
+
+/* The entries of an axis are none of the original's: it has no lineage, nor has what
+ * pruning leaves of it. */
+void storage_lose_lineage(Storage *storage, int axis);
 
 /* Makes operand `operand` of all users one leaf, that of the first. No values change, so
  * it may have other users as well. The operands must be stored and of one shape. */

@@ -193,20 +193,25 @@ static double *read_all(const Node *leaf) {
 }
 
 /* Puts new values (NULL: a shape alone) and a new size of one axis into a leaf's storage,
- * in double precision where `like` has that. The axis has features now. All sites that
- * read the leaf are merged alike (check_users). */
-static Status put_values(MapMerge *m, Node *leaf, const Storage *like, int axis,
-                         int64_t size, const double *values, Diag *diag) {
+ * in double precision where `like` has that. The axis has features now, unless the map
+ * has no weights. All sites that read the leaf are merged alike (check_users). */
+static Status put_values(MapMerge *m, const MergeSite *site, Node *leaf,
+                         const Storage *like, int axis, const double *values,
+                         Diag *diag) {
     const Tensor *old = storage_tensor(leaf->storage);
     const bool wide = storage_tensor(like)->dtype == DTYPE_F64;
     const DType dtype = wide ? DTYPE_F64 : DTYPE_F32;
     Tensor fresh = tensor_shape(dtype, old->rank, old->dim);
-    fresh.dim[axis] = size;
+    fresh.dim[axis] = site->heads * site->features;
     if (values) {
         TRY(tensor_create(&fresh, dtype, fresh.rank, fresh.dim, diag));
         TRY(tensor_write_f64(&fresh, 0, tensor_count(&fresh), values, diag));
     }
-    return storage_replace(m->graph, leaf, STORAGE_ALL_USERS, fresh, axis, diag);
+    if (!site->map_weight)
+        return storage_replace(m->graph, leaf, STORAGE_ALL_USERS, fresh, -1, diag);
+    TRY(storage_replace(m->graph, leaf, STORAGE_ALL_USERS, fresh, axis, diag));
+    storage_lose_lineage(leaf->storage, axis);
+    return STATUS_OK;
 }
 
 /* Weights of the map that head h uses: one for each group of heads. */
@@ -256,7 +261,7 @@ static Status put_weight(MapMerge *m, const MergeSite *site, Diag *diag) {
     const int64_t columns = site->weight->type.dim[1 - axis];
     const Storage *weight = site->weight->storage;
     if (!storage_has_data(weight))
-        return put_values(m, site->weight, weight, axis, rows, NULL, diag);
+        return put_values(m, site, site->weight, weight, axis, NULL, diag);
     double *w = read_all(site->weight), *out = w;
     if (site->map_weight) {
         double *map = read_all(site->map_weight);
@@ -267,7 +272,7 @@ static Status put_weight(MapMerge *m, const MergeSite *site, Diag *diag) {
     } else {
         scale_values(w, rows * columns, site->scale);
     }
-    Status status = put_values(m, site->weight, weight, axis, rows, out, diag);
+    Status status = put_values(m, site, site->weight, weight, axis, out, diag);
     free(out);
     return status;
 }
@@ -276,7 +281,7 @@ static Status put_bias(MapMerge *m, const MergeSite *site, Node *leaf, bool fres
                        Diag *diag) {
     const int64_t rows = site->heads * site->features;
     const Storage *like = fresh ? site->weight->storage : leaf->storage;
-    if (!storage_has_data(like)) return put_values(m, leaf, like, 0, rows, NULL, diag);
+    if (!storage_has_data(like)) return put_values(m, site, leaf, like, 0, NULL, diag);
     double *b = fresh ? NULL : read_all(leaf), *out = b;
     if (site->map_weight) {
         double *map = read_all(site->map_weight);
@@ -289,7 +294,7 @@ static Status put_bias(MapMerge *m, const MergeSite *site, Node *leaf, bool fres
     } else {
         scale_values(b, rows, site->scale);
     }
-    Status status = put_values(m, leaf, like, 0, rows, out, diag);
+    Status status = put_values(m, site, leaf, like, 0, out, diag);
     free(out);
     return status;
 }

@@ -96,7 +96,7 @@ static Status slices_read(Slices *out, const Tensor *tensor, const EntryMap *map
 static bool entries_by_lineage(const Lineage *a, int64_t count_a, const Lineage *b,
                                int64_t count_b, int64_t *out) {
     int64_t i = 0;
-    if (b->count == 0) return false;
+    if (b->count == 0 || a->lost) return false;
     for (int64_t j = 0; j < count_b; j++) {
         const int64_t wanted = lineage_index(b, j);
         while (i < count_a && lineage_index(a, i) < wanted) i++;

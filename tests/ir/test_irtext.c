@@ -19,7 +19,7 @@ static const char VALID[] =
     "param @empty : i8[0, 7]\n"
     "param @cut : f32[5, 2] init ones kept 0=[0-2, 7, 9223372036854775807] 1=[3-4] "
     "frozen\n"
-    "param @row : f32[2, 3] kept 1=[5, 8-9]\n"
+    "param @row : f32[2, 3] kept 0=[] 1=[5, 8-9]\n"
     "%9 = linear($pixel_values, @vit.w, bias=@\"dense/kernel:0\") : f32[N, 4] at "
     "encoder.0 as q\n"
     "%10 = linear(%9, @m) : f32[N, 4] at encoder as final_norm\n"
@@ -291,8 +291,10 @@ static const struct {
      "a.ir:4:24: error: '@v' has 1 axes, found axis 1\n"},
     {NODE("param @v : f32[2] kept 0 [0-1]"),
      "a.ir:4:26: error: expected '=', found '['\n"},
-    {NODE("param @v : f32[2] kept 0=[]"),
-     "a.ir:4:27: error: expected an index or a range, found ']'\n"},
+    {NODE("param @v : f32[2] kept 0=[,]"),
+     "a.ir:4:27: error: expected an index or a range, found ','\n"},
+    {NODE("param @v : f32[2] kept 0=[] 0=[0-1]"),
+     "a.ir:4:29: error: axis 0 is given twice\n"},
     {NODE("param @v : f32[2] kept 0=[0-x]"),
      "a.ir:4:27: error: expected an index or a range like 0-63, found '0-x'\n"},
     {NODE("param @v : f32[2] kept 0=[-1-0]"),

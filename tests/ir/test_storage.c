@@ -212,6 +212,29 @@ static void test_shapes(void **state) {
         STATUS_INTERNAL);
 }
 
+/* What pruning leaves of an axis without a lineage has none either, also where it goes
+ * with a copy; counted anew it starts afresh. */
+static void test_lost(void **state) {
+    Fixture *f = *state;
+    Node *leaf = graph_param(f->graph, f->w);
+    const int64_t keep[] = {1, 2};
+    storage_lose_lineage(f->w, 0);
+    check_sound(f);
+    for (int axis = 0; axis < 2; axis++)
+        assert_ok(storage_keep(f->graph, leaf, STORAGE_ALL_USERS, axis, keep, 2, f->diag),
+                  f->diag);
+    assert_true(f->w->kept[0].lost);
+    assert_int_equal(f->w->kept[0].count, 0);
+    assert_int_equal(lineage_index(&f->w->kept[1], 0), 1);
+    const Lineage copy = lineage_copy(f->graph->arena, &f->w->kept[0]);
+    assert_true(copy.lost);
+    storage_forget_lineage(f->w, 0);
+    assert_ok(
+        storage_keep(f->graph, leaf, STORAGE_ALL_USERS, 0, (int64_t[]){1}, 1, f->diag),
+        f->diag);
+    assert_int_equal(lineage_index(&f->w->kept[0], 0), 1);
+}
+
 /* A matrix as two, on either axis, and one again: lineages stay with their axes. */
 static void test_split(void **state) {
     Fixture *f = *state;
@@ -352,7 +375,7 @@ int main(void) {
         TEST(test_refused),         TEST(test_separate),   TEST(test_shapes),
         TEST(test_replace),         TEST(test_raise_rank), TEST(test_merge),
         TEST(test_merge_gaussians), TEST(test_share),      TEST(test_quantised),
-        TEST(test_split),           TEST(test_turned),
+        TEST(test_split),           TEST(test_turned),     TEST(test_lost),
     };
     return cmocka_run_group_tests_name("editing storages", tests, NULL, NULL);
 }

@@ -180,7 +180,7 @@ static const char *storage_text(Outline *outline, const Storage *storage) {
 static const char *storage_kept(Outline *outline, const Storage *storage) {
     Text text = {0};
     for (int axis = 0; axis < storage->tensor.rank; axis++) {
-        if (storage->kept[axis].count == 0) continue;
+        if (!lineage_is_told(&storage->kept[axis])) continue;
         text_add(&text, "%s %d=", text.length ? "" : "kept", axis);
         lineage_print(&text, &storage->kept[axis]);
     }
