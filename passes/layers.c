@@ -31,6 +31,48 @@ const char *stack_named(const Graph *graph, const char *name) {
     return name && strcmp(name, "main") == 0 ? graph_main_stack(graph) : name;
 }
 
+/* ---- which layers there are ---- */
+
+/* The stack with the most layers, those of exits aside; NULL when there is none. */
+static const char *deepest_stack(const Graph *graph) {
+    const char *stack = NULL;
+    int depth = 0;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node->stack || node->layer < depth || node_is_in(node, STACK_EXITS, -1))
+            continue;
+        stack = node->stack;
+        depth = node->layer + 1;
+    }
+    return stack;
+}
+
+Status stack_check(PassContext *ctx, const Graph *graph, const char *stack, Diag *diag) {
+    if (graph_layer_count(graph, stack) > 0) return STATUS_OK;
+    const char *deepest = deepest_stack(graph);
+    step_fail_option(ctx, "stack", diag, "the model has no layers in stack \"%s\"",
+                     stack);
+    if (deepest)
+        diag_hint(diag, "stack \"%s\" has %d", deepest,
+                  graph_layer_count(graph, deepest));
+    return STATUS_MODEL;
+}
+
+Status layers_check(PassContext *ctx, const Graph *graph, const char *stack,
+                    const char *option, IntList list, Diag *diag) {
+    if (list.count == 0) return STATUS_OK;
+    if (!stack) stack = deepest_stack(graph);
+    if (!stack) return step_fail_option(ctx, option, diag, "the model has no layers");
+    TRY(stack_check(ctx, graph, stack, diag));
+    const int depth = graph_layer_count(graph, stack);
+    for (int i = 0; i < list.count; i++)
+        if (list.items[i] >= depth)
+            return step_fail_option(ctx, option, diag,
+                                    "expected layers from 0 to %d (stack \"%s\" has %d), "
+                                    "found %lld",
+                                    depth - 1, stack, depth, (long long)list.items[i]);
+    return STATUS_OK;
+}
+
 /* ---- ends of a layer ---- */
 
 /* Whether operand `i` may be the stream of values that runs through the layers. */

@@ -15,6 +15,14 @@
 /* The stack that an option names; "main" stands for graph_main_stack. NULL stays. */
 const char *stack_named(const Graph *graph, const char *name);
 
+/* Fails with STATUS_MODEL, at the option `stack`, when a stack has no layers. */
+Status stack_check(PassContext *ctx, const Graph *graph, const char *stack, Diag *diag);
+
+/* Fails with STATUS_MODEL, at an option that lists layers from 0, when a stack does not
+ * have all of them; of all stacks (NULL) the deepest must. An empty list is fine. */
+Status layers_check(PassContext *ctx, const Graph *graph, const char *stack,
+                    const char *option, IntList list, Diag *diag);
+
 /* Sorts numbers of layers or units, the smallest first. */
 void sort_numbers(int64_t *items, int64_t count);
 

@@ -22,6 +22,20 @@ Status linears_check(const LinearChoice *choice, const StepSource *source, Diag 
     return STATUS_OK;
 }
 
+/* Whether any node stands in a stack: those of heads and embeddings have no layers. */
+static bool has_stack(const Graph *graph, const char *stack) {
+    for (const Node *node = graph->first; node; node = node->next)
+        if (node_is_in(node, stack, -1)) return true;
+    return false;
+}
+
+Status linears_check_places(const LinearChoice *choice, PassContext *ctx,
+                            const Graph *graph, Diag *diag) {
+    const char *stack = stack_named(graph, choice->stack);
+    if (stack && !has_stack(graph, stack)) TRY(stack_check(ctx, graph, stack, diag));
+    return layers_check(ctx, graph, stack, "layers", choice->layers, diag);
+}
+
 static bool has_role(const StringList *roles, Role role) {
     for (int i = 0; i < roles->count; i++)
         if (role_parse(roles->items[i]) == role) return true;

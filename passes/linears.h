@@ -3,8 +3,8 @@
 #define COMPRESS_PASSES_LINEARS_H
 
 #include "ir/field.h"
+#include "passes/fault.h"
 #include "passes/nodes.h"
-#include "passes/step_source.h"
 
 /* The options, a member of a pass's own. Empty = not given; what is given must all hold.
  */
@@ -45,6 +45,11 @@ typedef struct LinearChoice {
 
 /* Fails with STATUS_RECIPE where a role is none. */
 Status linears_check(const LinearChoice *choice, const StepSource *source, Diag *diag);
+
+/* Fails with STATUS_MODEL where a model has not the stack or the layers that are chosen.
+ */
+Status linears_check_places(const LinearChoice *choice, PassContext *ctx,
+                            const Graph *graph, Diag *diag);
 
 /* Whether a node is a projection that is chosen, with a stored matrix as its weight:
  * without roles and names one that stands in a layer, of early exits where the choice is

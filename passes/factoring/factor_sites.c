@@ -64,6 +64,7 @@ Status factor_find(Factoring *out, PassContext *ctx, Graph *graph,
                    const LinearChoice *choice, Diag *diag) {
     *out = (Factoring){.ctx = ctx, .graph = graph};
     size_t count = 0;
+    TRY(linears_check_places(choice, ctx, graph, diag));
     for (const Node *node = graph->first; node; node = node->next)
         count += linears_choose(choice, graph, node);
     out->sites = ARENA_ARRAY(ctx->arena, FactorSite, count);

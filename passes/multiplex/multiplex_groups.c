@@ -1,6 +1,8 @@
 /* Which layers make a group: see multiplex.h. */
 #include "passes/multiplex/multiplex.h"
 
+#include "passes/layers.h"
+
 /* Layers of one stage of the stack, which has layers left. */
 typedef struct Stage {
     int first, layers;
@@ -53,9 +55,7 @@ static Status group_stages(IntList *out, Multiplex *m, Diag *diag) {
 }
 
 Status multiplex_groups(IntList *out, Multiplex *m, Diag *diag) {
-    if (m->layers == 0)
-        return step_fail(m->ctx, diag, "the model has no layers in stack \"%s\"",
-                         m->options->stack);
+    TRY(stack_check(m->ctx, m->graph, m->options->stack, diag));
     if (m->options->groups.count == 0) return group_stages(out, m, diag);
     *out = m->options->groups;
     int64_t total = 0;

@@ -2,6 +2,8 @@
  * prune_ffn. See passes/pruning/prune.h. */
 #include "passes/pruning/importance_taylor.h"
 
+#include "passes/layers.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,6 +109,7 @@ static Status importance_run(PassContext *ctx, Model *model, const void *opaque,
     TRY(prune_find(&heads, ctx, model->graph, PRUNE_HEADS, UNIT_HEAD, options->stack,
                    diag));
     TRY(prune_find(&ffn, ctx, model->graph, PRUNE_FFN, UNIT_HEAD, options->stack, diag));
+    if (options->stack) TRY(stack_check(ctx, model->graph, options->stack, diag));
     if (heads.block_count + ffn.block_count == 0)
         return step_fail(ctx, diag,
                          "the model has no layers with heads or feed-forward "

@@ -1,6 +1,8 @@
 /* The course of a pruning pass: see prune.h. */
 #include "passes/pruning/prune.h"
 
+#include "passes/layers.h"
+
 #include <stdlib.h>
 
 /* Options that a way to choose has no use for. */
@@ -232,6 +234,7 @@ static Status find_parts(Prune parts[PRUNE_KINDS], int *count, PassContext *ctx,
                                         p->blocks[i].place);
     }
     if (*count > 0) return STATUS_OK;
+    if (stack) TRY(stack_check(ctx, model->graph, stack, diag));
     return step_fail(ctx, diag, "the model has no %s%s to prune%s%s",
                      first < last ? "heads and no " : "", prune_units(last),
                      stack ? " in stack " : "", stack ? stack : "");

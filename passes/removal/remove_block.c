@@ -84,9 +84,7 @@ static Status find_layers(Layers *out, const Removal *r, Diag *diag) {
     *out = (Layers){ARENA_ARRAY(arena, LayerBlocks, (size_t)depth),
                     depth,
                     {ARENA_ARRAY(arena, int64_t, (size_t)depth), 0}};
-    if (depth == 0)
-        return step_fail(r->ctx, diag, "the model has no layers in stack \"%s\"",
-                         r->stack);
+    TRY(stack_check(r->ctx, r->graph, r->stack, diag));
     for (int l = 0; l < depth; l++) {
         TRY(layer_blocks(&out->items[l], r->ctx, r->graph, r->stack, l, diag));
         if (layer_count_part(&out->items[l], r->part))
@@ -99,14 +97,9 @@ static Status find_layers(Layers *out, const Removal *r, Diag *diag) {
 static Status listed(IntList *out, const Removal *r, const Layers *layers, IntList drop,
                      Diag *diag) {
     *out = (IntList){ARENA_ARRAY(r->ctx->arena, int64_t, (size_t)drop.count), drop.count};
+    TRY(layers_check(r->ctx, r->graph, r->stack, "drop", drop, diag));
     for (int i = 0; i < drop.count; i++) {
         const int64_t layer = out->items[i] = drop.items[i];
-        if (layer >= layers->depth)
-            return step_fail_option(r->ctx, "drop", diag,
-                                    "expected layers from 0 to %d (stack \"%s\" has %d), "
-                                    "found %lld",
-                                    layers->depth - 1, r->stack, layers->depth,
-                                    (long long)layer);
         if (!layer_count_part(&layers->items[layer], r->part))
             return step_fail_option(r->ctx, "drop", diag, "%s.%lld has no block %s",
                                     r->stack, (long long)layer,

@@ -47,20 +47,10 @@ static const R defaults = {.stack = "main", .calibration = CALIBRATION_DEFAULTS}
 
 /* ---- checks ---- */
 
-static Status check_range(PassContext *ctx, const char *name, IntList list,
-                          const char *stack, int depth, Diag *diag) {
-    for (int i = 0; i < list.count; i++)
-        if (list.items[i] >= depth)
-            return step_fail_option(ctx, name, diag,
-                                    "expected layers from 0 to %d (stack \"%s\" has %d), "
-                                    "found %lld",
-                                    depth - 1, stack, depth, (long long)list.items[i]);
-    return STATUS_OK;
-}
-
-static Status check_numbers(PassContext *ctx, const R *options, int depth, Diag *diag) {
-    TRY(check_range(ctx, "keep", options->keep, options->stack, depth, diag));
-    TRY(check_range(ctx, "drop", options->drop, options->stack, depth, diag));
+static Status check_numbers(PassContext *ctx, const Graph *graph, const R *options,
+                            int depth, Diag *diag) {
+    TRY(layers_check(ctx, graph, options->stack, "keep", options->keep, diag));
+    TRY(layers_check(ctx, graph, options->stack, "drop", options->drop, diag));
     if (options->count > depth)
         return step_fail_option(ctx, "count", diag,
                                 "expected at most the %d layers of stack \"%s\", found "
@@ -177,7 +167,7 @@ static Status resolve(IntList *keep, const Removal *removal, const Model *model,
                       const R *options, int depth, Diag *diag) {
     Arena *arena = removal->ctx->arena;
     IntList drop = options->drop;
-    TRY(check_numbers(removal->ctx, options, depth, diag));
+    TRY(check_numbers(removal->ctx, removal->graph, options, depth, diag));
     *keep = options->keep;
     if (keep->count) return STATUS_OK;
     int64_t count = options->count ? depth - options->count : options->drop_count;
@@ -281,9 +271,7 @@ static Status remove_run(PassContext *ctx, Model *model, const void *opaque, Dia
     R options = *(const R *)opaque;
     options.stack = stack_named(model->graph, options.stack);
     const int depth = graph_layer_count(model->graph, options.stack);
-    if (depth == 0)
-        return step_fail(ctx, diag, "the model has no layers in stack \"%s\"",
-                         options.stack);
+    TRY(stack_check(ctx, model->graph, options.stack, diag));
     ctx->stays = options.prior == PRIOR_COPY && !options.bridge;
     Removal removal = {ctx, model->graph, options.stack, BLOCK_ALL, NULL};
     const IntList all = removal_others(ctx->arena, (IntList){NULL, 0}, depth);

@@ -13,6 +13,7 @@
 
 #include "ir/random.h"
 #include "ir/rewrite.h"
+#include "passes/layers.h"
 
 #include <math.h>
 #include <string.h>
@@ -133,20 +134,6 @@ static bool is_chosen(const Swap *swap, const Node *node) {
     return !options->keep_every || from_last % options->keep_every != 0;
 }
 
-static Status check_list(const Swap *swap, const char *option, IntList list, Diag *diag) {
-    int depth = 0;
-    for (const Node *node = swap->graph->first; node; node = node->next)
-        if (node->stack && node->layer >= depth &&
-            node_is_in(node, swap->options->stack, -1))
-            depth = node->layer + 1;
-    for (int i = 0; i < list.count; i++)
-        if (list.items[i] >= depth)
-            return step_fail_option(swap->ctx, option, diag,
-                                    "expected layers below %d, found %lld", depth,
-                                    (long long)list.items[i]);
-    return STATUS_OK;
-}
-
 /* ---- whether they can be changed ---- */
 
 /* Keys come from other tokens than queries. */
@@ -242,8 +229,11 @@ static Status add_site(Swap *swap, Node *attention, Diag *diag) {
 
 static Status find_sites(Swap *swap, Diag *diag) {
     const S *options = swap->options;
-    TRY(check_list(swap, "layers", options->layers, diag));
-    TRY(check_list(swap, "keep_softmax", options->keep_softmax, diag));
+    if (options->stack) TRY(stack_check(swap->ctx, swap->graph, options->stack, diag));
+    TRY(layers_check(swap->ctx, swap->graph, options->stack, "layers", options->layers,
+                     diag));
+    TRY(layers_check(swap->ctx, swap->graph, options->stack, "keep_softmax",
+                     options->keep_softmax, diag));
     size_t count = 0;
     for (const Node *node = swap->graph->first; node; node = node->next)
         count += node_is(node, &op_attention);

@@ -10,6 +10,7 @@
 
 #include "exec/linalg/gemm.h"
 #include "ir/rewrite.h"
+#include "passes/layers.h"
 #include "passes/linears.h"
 
 #include <stdlib.h>
@@ -131,6 +132,7 @@ static Status add_site(MapMerge *m, Node *map, Diag *diag) {
 
 static Status find_sites(MapMerge *m, const MergeOptions *options, Diag *diag) {
     size_t count = 0;
+    if (options->stack) TRY(stack_check(m->ctx, m->graph, options->stack, diag));
     for (const Node *node = m->graph->first; node; node = node->next)
         count += node_is(node, &op_feature_map);
     m->sites = ARENA_ARRAY(m->ctx->arena, MergeSite, count);
