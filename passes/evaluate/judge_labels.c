@@ -122,6 +122,15 @@ static double labels_metric(const void *self, Metric metric) {
     }
 }
 
+/* Name of a label: the model's where somebody gave it one, else the data set's. */
+static const char *name_of(const Evaluation *e, int64_t label) {
+    Arena *arena = e->ctx->arena;
+    const char *name = label_name(e->model, label, arena);
+    const char *generic = arena_printf(arena, "LABEL_%lld", (long long)label);
+    const bool named = e->data->class_names && label < e->data->classes;
+    return named && strcmp(name, generic) == 0 ? e->data->class_names[label] : name;
+}
+
 static Status labels_end(void *self, Evaluation *e, Tree *record, Diag *diag) {
     Labels *l = self;
     Arena *arena = e->ctx->arena;
@@ -136,7 +145,7 @@ static Status labels_end(void *self, Evaluation *e, Tree *record, Diag *diag) {
     Tree *list = tree_put_list(arena, record, "labels");
     for (int64_t k = 0; k < l->labels; k++) {
         Tree *row = tree_add_map(arena, list);
-        tree_put_string(arena, row, "label", label_name(e->model, k, arena));
+        tree_put_string(arena, row, "label", name_of(e, k));
         tree_put_real(arena, row, "f1", 100 * label_f1(l->counts[k]));
         tree_put_real(arena, row, "threshold", l->threshold[k]);
         tree_put_int(arena, row, "samples", l->counts[k].labelled);
