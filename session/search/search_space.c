@@ -129,6 +129,18 @@ typedef struct Counter {
     int ranges;
 } Counter;
 
+/* Reports what stands beside a `choose`, if anything: --set may have put it there. */
+static Status check_alone(Counter *c, const Tree *value) {
+    const Tree *other = value->first;
+    while (other && strcmp(other->key, "choose") == 0) other = other->next;
+    if (!other) return STATUS_OK;
+    diag_fail(c->diag, STATUS_RECIPE, other->key_loc, tree_path(c->arena, other),
+              "expected nothing beside `choose`, found \"%s\"", other->key);
+    diag_hint(c->diag, "a step has its options, `label` and `allow_unchanged` inside of "
+                       "the choice");
+    return STATUS_RECIPE;
+}
+
 /* Recipes that a value stands for; 0 when a range in it is wrong, which is reported. */
 static uint64_t count_value(Counter *c, const Tree *value) {
     if (is_between(value)) {
@@ -137,10 +149,11 @@ static uint64_t count_value(Counter *c, const Tree *value) {
         const Status status = read_range(&range, value, c->arena, c->diag);
         return status == STATUS_OK ? range_size(&range) : 0;
     }
-    if (is_choose(value)) {
-        const Tree *choices = value->first;
+    if (value->kind == TREE_MAP && tree_get(value, "choose")) {
+        const Tree *choices = tree_get(value, "choose");
         uint64_t sum = 0;
         c->ranges++;
+        if (check_alone(c, value) != STATUS_OK) return 0;
         if (choices->kind != TREE_LIST || choices->count < 2) {
             fail_at(c->arena, choices, "a list of at least two values", c->diag);
             return 0;

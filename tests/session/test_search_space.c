@@ -177,6 +177,11 @@ static void faults(void **state) {
         {"[p: {a: {choose: [1]}}]",
          "r.yaml:1:18: error: [0].p.a.choose: expected a list of at least two values, "
          "found list\n"},
+        {"[{choose: [null, p: {a: 1}], label: l}]",
+         "r.yaml:1:30: error: [0].label: expected nothing beside `choose`, found "
+         "\"label\"\n"
+         "    hint: a step has its options, `label` and `allow_unchanged` inside of the "
+         "choice\n"},
         {"[p: {a: {between: [2, 1]}}]",
          "r.yaml:1:23: error: [0].p.a.between[1]: expected an end above the first, found "
          "integer 1\n"},
