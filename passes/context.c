@@ -61,12 +61,11 @@ Status step_data(PassContext *ctx, const char *name, const DataUse *use, Batches
     const Batches *data = *out;
     ColumnRange *ranges = find_ranges(ctx, data);
     const int labels = use->labels ? batches_column(data, use->labels) : -1;
-    Status status = STATUS_OK;
-    if (labels >= 0 && data->columns[labels].type.dtype == DTYPE_I32)
+    Status status =
+        feed_check_samples(use->graph, use->roots, use->root_count, data, ranges, diag);
+    if (status == STATUS_OK && labels >= 0 &&
+        data->columns[labels].type.dtype == DTYPE_I32)
         status = feed_check_labels(data, labels, use->classes, ranges, diag);
-    if (status == STATUS_OK)
-        status = feed_check_samples(use->graph, use->roots, use->root_count, data, ranges,
-                                    diag);
     if (status == STATUS_OK && ctx->plan && use->batch > 0)
         status = step_plan_run(ctx,
                                &(DataRun){.graph = use->graph,
