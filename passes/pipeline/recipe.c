@@ -302,8 +302,12 @@ static const Tree *split_step(const Tree *step, StepKeys *own, Arena *arena, Dia
             diag_fail(diag, STATUS_RECIPE, entry->key_loc, tree_path(arena, step),
                       "expected one pass in a step, found \"%s\" and \"%s\"", found->key,
                       entry->key);
-            diag_hint(diag, "options stand below the pass: {%s: {%s: ...}}", found->key,
-                      entry->key);
+            if (pass_find(found->key) && pass_find(entry->key))
+                diag_hint(diag, "each pass begins with its own `- `, which \"%s\" lacks",
+                          entry->key);
+            else
+                diag_hint(diag, "options stand below the pass: {%s: {%s: ...}}",
+                          found->key, entry->key);
             return NULL;
         }
         found = entry;

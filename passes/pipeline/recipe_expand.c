@@ -89,7 +89,8 @@ static Status check_open(Arena *arena, const Tree *step, Diag *diag) {
     if (!open) return STATUS_OK;
     const Status status =
         diag_fail(diag, STATUS_RECIPE, open->loc, tree_path(arena, open),
-                  "expected one value, found {%s: ...}", open->first->key);
+                  "expected one value, found {%s: ...}",
+                  tree_get(open, "choose") ? "choose" : "between");
     diag_hint(diag, "`compress search` finds values for it");
     return status;
 }
