@@ -295,6 +295,26 @@ static void warn_options(const Objective *o, const char *data_name, const Batche
                     data_name);
 }
 
+/* Whether a value was laid over the recipe that has another one: it comes from elsewhere,
+ * and what is added stands behind what was there. */
+static bool was_laid_over(const Tree *value, const Tree *other) {
+    const Tree *next = other->next;
+    while (next && next != value) next = next->next;
+    return next && value->loc.file && other->loc.file &&
+           strcmp(value->loc.file, other->loc.file) != 0;
+}
+
+/* Says that `epochs` is not used where `steps` is given as well, unless that was laid
+ * over it. */
+static void warn_length(const PassContext *ctx, const TrainOptions *options, Diag *diag) {
+    const Tree *steps = tree_get(ctx->source.options, "steps");
+    const Tree *epochs = tree_get(ctx->source.options, "epochs");
+    if (!steps || !epochs || options->steps == 0 || options->epochs == 0) return;
+    if (!was_laid_over(steps, epochs))
+        option_warn(&ctx->source, "epochs", diag,
+                    "not used: `steps` says how long the training is");
+}
+
 /* Whether `quantize` with embeddings: float would round a linear layer: weights of the
  * model's own that nobody looks rows up in. */
 static bool is_fake_quantised(const Objective *o, const Node *node) {
@@ -359,6 +379,7 @@ Status objective_train(Objective *o, const char *data, const TrainOptions *given
     TrainOptions own = *given, *const options = &own;
     Node *loss = NULL;
     Batches *set = NULL, *more = NULL;
+    warn_length(ctx, given, diag);
     TRY(add_low_rank(o, options, diag));
     TRY(node_add_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
     Scalars scalars = scalars_of(o, loss);

@@ -60,9 +60,11 @@ void training_shorten(const Session *session, Arena *arena, Tree *passes, double
                 training_shorten(session, arena, inner, share);
             const Pass *pass = entry->kind == TREE_MAP ? trainer(entry) : NULL;
             const int64_t steps = pass ? steps_of(session, pass, entry) : 0;
-            if (steps > 0)
-                tree_put_int(arena, entry, "steps",
-                             (int64_t)fmax(1, ceil(share * (double)steps)));
+            if (steps <= 0) continue;
+            Tree *epochs = tree_get(entry, "epochs");
+            if (epochs) tree_remove(epochs); /* steps say it now */
+            tree_put_int(arena, entry, "steps",
+                         (int64_t)fmax(1, ceil(share * (double)steps)));
         }
     }
 }
