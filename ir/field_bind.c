@@ -19,6 +19,9 @@ typedef struct MemberBinding {
 #define WORD_MAX  63
 #define BEGINNING 3 /* letters from which a word may be the beginning of a name */
 
+/* Longest value that a hint shows, as JSON. */
+#define ITEM_SHOWN_MAX 60
+
 /* Lower case and '-' as '_', so that a name in another spelling counts as near. */
 static void fold_word(char out[WORD_MAX + 1], const char *word) {
     size_t i = 0;
@@ -233,13 +236,29 @@ static Status take_choice(const MemberBinding *binding, const Tree *value, int *
     return status;
 }
 
+/* Reports that `value` is no list for the field; one item alone is shown as a list. */
+static Status fail_list(const MemberBinding *binding, const Tree *value) {
+    const FieldKind kind = binding->field->kind;
+    const Status status = fail_value(binding, value, kind);
+    const bool number =
+        value->kind == TREE_INT || (value->kind == TREE_FLOAT && kind == FIELD_REALS);
+    if (kind == FIELD_STRINGS ? value->kind != TREE_STRING || !*value->string : !number)
+        return status;
+    Text item = {0};
+    tree_print_json(&item, value, 0);
+    if (item.length <= ITEM_SHOWN_MAX)
+        diag_hint(binding->diag, "a list of one is written [%s]", item.data);
+    text_free(&item);
+    return status;
+}
+
 /* A member that is a list. Every item that does not fit is reported before it fails. */
 static Status set_list(const MemberBinding *binding, const Tree *value, void *member) {
     const Field *field = binding->field;
     const FieldKind kind = field->kind;
     const bool may_be_empty = field->empty || !field->required;
     if (value->kind != TREE_LIST || !(value->count || may_be_empty))
-        return fail_value(binding, value, kind);
+        return fail_list(binding, value);
     const size_t size = kind == FIELD_INTS    ? sizeof(int64_t)
                         : kind == FIELD_REALS ? sizeof(double)
                                               : sizeof(const char *);

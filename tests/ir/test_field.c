@@ -211,6 +211,7 @@ static void test_wrong_types(void **state) {
         "    hint: did you mean \"gelu\"?\n"
         "x.yaml:7:11: error: passes[0].dims: expected list of integers between 1 and 9, "
         "found integer 3\n"
+        "    hint: a list of one is written [3]\n"
         "x.yaml:8:11: error: passes[0].weights: expected list of numbers, found string "
         "\"all\"\n"
         "x.yaml:8:11: error: passes[0].parts[1]: expected string, found map\n");
