@@ -52,7 +52,7 @@ static bool is_name(const char *name) {
 
 static const OptionValue *find_value(const CompressStep *step, const char *option,
                                      CompressOptionKind *kind) {
-    const CompressPluginOption *row = step->pass->own->options;
+    const CompressPluginOption *row = option ? step->pass->own->options : NULL;
     for (int i = 0; row && row[i].name; i++)
         if (strcmp(row[i].name, option) == 0) {
             *kind = row[i].kind;
@@ -83,7 +83,7 @@ static int host_names(const CompressStep *step, const char *option, const char *
     CompressOptionKind kind;
     const OptionValue *value = find_value(step, option, &kind);
     return !value || kind != COMPRESS_OPTION_NAMES || value->names.count == 0 ||
-           name_matches_any(&value->names, name);
+           (name && name_matches_any(&value->names, name));
 }
 
 static int host_planned(const CompressStep *step) {
@@ -151,15 +151,21 @@ static int hold(CompressStep *step, Status status) {
     return status != STATUS_OK;
 }
 
-static bool is_weight(CompressStep *step, size_t index) {
-    if (index < step->count) return true;
-    hold(step, step_fail(step->ctx, step->diag, "weight %zu of %zu was asked for", index,
-                         step->count));
+/* Whether there is such a weight and an array for its values. */
+static bool is_weight(CompressStep *step, size_t index, const float *values) {
+    if (index < step->count && values) return true;
+    if (index < step->count)
+        hold(step, step_fail(step->ctx, step->diag,
+                             "%s: expected an array of its values, found NULL",
+                             step->weights[index].name));
+    else
+        hold(step, step_fail(step->ctx, step->diag, "weight %zu of %zu was asked for",
+                             index, step->count));
     return false;
 }
 
 static int host_read(CompressStep *step, size_t index, float *values) {
-    if (!is_weight(step, index)) return 1;
+    if (!is_weight(step, index, values)) return 1;
     const Tensor *tensor = storage_tensor(step->leaves[index]->storage);
     const int64_t count = step->weights[index].count;
     if (tensor_data(tensor))
@@ -202,13 +208,17 @@ static Status write_weight(CompressStep *step, size_t index, const float *values
 }
 
 static int host_write(CompressStep *step, size_t index, const float *values) {
-    return !is_weight(step, index) || hold(step, write_weight(step, index, values));
+    return !is_weight(step, index, values) ||
+           hold(step, write_weight(step, index, values));
 }
 
 /* ---- other passes ---- */
 
 static Status apply_pass(CompressStep *step, const char *name, const char *options) {
     Arena *arena = step->ctx->arena;
+    if (!name)
+        return step_fail(step->ctx, step->diag,
+                         "expected the name of a pass to apply, found NULL");
     const char *place = arena_printf(arena, "%s in %s", name, step->pass->own->name);
     Tree *tree = NULL;
     if (options)
