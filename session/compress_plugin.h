@@ -98,7 +98,8 @@ typedef struct CompressHost {
 
     /* Notes a number under a name (lower case, digits and _; not "applied") in the step's
      * record, which goes into the model file and the report. It must be the same in every
-     * run. */
+     * run. Another name is a fault of the step, and so is a number that is not finite;
+     * what a plan notes is left alone. */
     void (*record)(CompressStep *step, const char *name, double value);
 
     /* Says that the model does not fit, in a sentence; returns 1. */

@@ -243,7 +243,13 @@ static void host_record(CompressStep *step, const char *name, double value) {
         return;
     }
     const char *key = arena_strdup(arena, name);
-    if (step->ctx->plan || !isfinite(value)) return;
+    if (step->ctx->plan) return; /* of values that are not known */
+    if (!isfinite(value)) {
+        hold(step, step_fail(step->ctx, step->diag,
+                             "the plug-in notes a number that is not finite under \"%s\"",
+                             name));
+        return;
+    }
     if (value == floor(value) && fabs(value) < 1e15)
         tree_put_int(arena, step->ctx->record, key, (int64_t)value);
     else
