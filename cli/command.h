@@ -104,7 +104,7 @@ const Command *command_find(const char *name);
 /* Parses a command line. Fails with STATUS_USAGE, with the nearest name as a hint. */
 Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag);
 
-/* What `compress help` tells beside commands, passes, ops and formats of data sets. */
+/* What `compress help` tells beside commands, passes, ops and formats. */
 #define HELP_TOPICS "recipe, data, exit-codes, man"
 
 /* Prints the help of the program, or of one command, made from the tables. */

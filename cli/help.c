@@ -72,8 +72,8 @@ static void help_program(FILE *out) {
     help_exit_codes(out);
     fputc('\n', out);
     terminal_wrap(out,
-                  "`compress help NAME` says more of a command, a pass, an op, a format "
-                  "of data sets, or of: " HELP_TOPICS ".",
+                  "`compress help NAME` says more of a command, a pass, an op, a format, "
+                  "or of: " HELP_TOPICS ".",
                   0, 0, columns);
 }
 

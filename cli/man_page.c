@@ -79,7 +79,6 @@ void help_man_page(FILE *out) {
         put_line(status_help((Status)status), out);
     }
     fputs(".SH \"SEE ALSO\"\n", out);
-    put_line("`compress help NAME` says more of a command, a pass, an op or a format of "
-             "data sets.",
+    put_line("`compress help NAME` says more of a command, a pass, an op or a format.",
              out);
 }

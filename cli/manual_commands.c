@@ -5,6 +5,7 @@
 #include "cli/text_table.h"
 #include "exec/ops/kernel.h"
 #include "io/datasets/dataset.h"
+#include "io/formats/save.h"
 #include "passes/pipeline/recipe.h"
 
 #include <string.h>
@@ -180,11 +181,21 @@ Status command_ops(const Cli *cli, Diag *diag) {
 
 /* ---- help ---- */
 
-static void describe_format(const DataFormat *format) {
+static void describe_data_format(const DataFormat *format) {
     Text text = {0};
     text_add(&text, "%s: %s\n\nKeys beside `format: %s`:\n", format->name,
              format->summary, format->name);
     fields_document(&text, format->fields, format->defaults);
+    print_text(&text);
+}
+
+static void describe_model_format(const ModelFormat *format) {
+    Text text = {0};
+    output_document_format(&text, format);
+    if (format->write)
+        text_add(&text,
+                 "\nKeys of a recipe's `output:` beside `path`; `compress convert` "
+                 "takes them by --dtype and --option.\n");
     print_text(&text);
 }
 
@@ -236,35 +247,49 @@ static Status unknown_help(const char *name, Arena *arena, Diag *diag) {
         names[count++] = (*p)->name;
     for (const DataFormat *const *f = dataformat_list(); *f && count < OTHERS_MAX; f++)
         names[count++] = (*f)->name;
+    for (const ModelFormat *const *f = model_format_list(); *f && count < OTHERS_MAX; f++)
+        names[count++] = (*f)->name;
     for (int i = 0; i < ops->count; i++) names[count++] = ops->ops[i]->name;
-    diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-              "expected the name of a command, a pass, an op, a format of data sets, or "
-              "one of " HELP_TOPICS ", found \"%s\"",
-              name);
+    diag_fail(
+        diag, STATUS_USAGE, LOC_NONE, NULL,
+        "expected the name of a command, a pass, an op, a format, or one of " HELP_TOPICS
+        ", found \"%s\"",
+        name);
     name_hint(diag, name, names, count, NULL);
     return STATUS_USAGE;
 }
 
-Status command_help(const Cli *cli, Diag *diag) {
-    const char *name = cli->arg_count > 0 ? cli->args[0] : "";
+/* Prints the manual of what has the name, formats of models left out. False: nothing has.
+ */
+static bool describe_name(Arena *arena, const char *name) {
     const Command *command = command_find(name);
     const Pass *pass = pass_find(name);
     const DataFormat *format = dataformat_find(name);
     const Op *op = op_find(ops_table(), name);
     for (int i = 0; i < TOPICS; i++) {
         if (strcmp(topics[i].name, name) != 0) continue;
-        topics[i].print(cli->arena);
-        return STATUS_OK;
+        topics[i].print(arena);
+        return true;
     }
     if (command)
         cli_help(command, stdout);
     else if (pass)
         describe_pass(pass);
     else if (format)
-        describe_format(format);
+        describe_data_format(format);
     else if (op)
-        describe_op(cli->arena, op);
-    else
-        return unknown_help(name, cli->arena, diag);
+        describe_op(arena, op);
+    return command || pass || format || op;
+}
+
+/* A format of models may have the name of something else, whose manual stands first then.
+ */
+Status command_help(const Cli *cli, Diag *diag) {
+    const char *name = cli->arg_count > 0 ? cli->args[0] : "";
+    const ModelFormat *format = model_format_find(name);
+    const bool other = describe_name(cli->arena, name);
+    if (!other && !format) return unknown_help(name, cli->arena, diag);
+    if (other && format) printf("\n");
+    if (format) describe_model_format(format);
     return STATUS_OK;
 }

@@ -85,4 +85,7 @@ typedef struct ModelFormat {
 /* All formats, in the order in which reading asks them, ended by NULL. */
 const ModelFormat *const *model_format_list(void);
 
+/* Format by name, NULL when unknown. */
+const ModelFormat *model_format_find(const char *name);
+
 #endif

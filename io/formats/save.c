@@ -98,17 +98,20 @@ Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status sta
 
 /* ---- manual ---- */
 
+void output_document_format(Text *text, const ModelFormat *format) {
+    const bool reads = format->read, writes = format->write;
+    text_add(text, "%-12s %-14s %-5s %-6s %s\n", format->name,
+             writes ? format->ending : "", reads ? "reads" : "", writes ? "writes" : "",
+             format->summary);
+    if (!writes) return;
+    text_add(text, "  dtype: %s\n", dtypes_of(format));
+    if (format->fields) fields_document(text, format->fields, format->defaults);
+}
+
 void output_document(Text *text) {
     for (const ModelFormat *const *f = model_format_list(); *f; f++) {
-        const ModelFormat *format = *f;
-        const bool reads = format->read, writes = format->write;
-        text_add(text, "%s%-12s %-14s %-5s %-6s %s\n",
-                 f == model_format_list() ? "" : "\n", format->name,
-                 writes ? format->ending : "", reads ? "reads" : "",
-                 writes ? "writes" : "", format->summary);
-        if (!writes) continue;
-        text_add(text, "  dtype: %s\n", dtypes_of(format));
-        if (format->fields) fields_document(text, format->fields, format->defaults);
+        if (f != model_format_list()) text_add(text, "\n");
+        output_document_format(text, *f);
     }
 }
 

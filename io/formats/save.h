@@ -26,7 +26,9 @@ Status output_bind(ModelOutput *out, Arena *arena, const Tree *value, Status sta
 /* Whether two paths have endings of one format. */
 bool output_same_format(const char *a, const char *b);
 
-/* Appends the manual of all formats: endings, what each reads and writes, its options. */
+/* Appends the manual of a format: its ending, whether it is read and written, its
+ * options; and of all formats. */
+void output_document_format(Text *text, const ModelFormat *format);
 void output_document(Text *text);
 
 /* Whether the model, with or without weights, can be written there, and how. Fails with
