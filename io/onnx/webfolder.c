@@ -5,6 +5,7 @@
  * file. Keys and values of layers that keep them are as in any decoder; layers without
  * them are such of a model type with recurrent layers, whose state is of whatever shape
  * the file declares. So a model with linear attention is told to be of that type. */
+#include "io/files/folder.h"
 #include "io/files/json.h"
 #include "io/files/outfolder.h"
 #include "io/files/path.h"
@@ -293,20 +294,98 @@ static Status write(Model *model, const char *path, const WriteOptions *options,
 
 /* ---- reading ---- */
 
-/* The file of a folder that holds its graph, or the decoder's, beside which the encoder's
- * is found: as transformers.js or as Hugging Face's exporter has it. NULL = none. */
-static const char *find_graph(Arena *arena, const char *folder) {
-    static const char *const NAMES[] = {"model", "decoder_model_merged", "decoder_model"};
+/* Where the graphs of a folder lie, as transformers.js or as Hugging Face's exporter has
+ * them, and what is read: a model, or a decoder beside which its encoder is found. */
+static const char *const PARTS[] = {GRAPHS, ""};
+static const char *const NAMES[] = {"model", "decoder_model_merged", "decoder_model"};
+enum { PART_COUNT = 2, NAME_COUNT = 3 };
+
+static const char *find_plain(Arena *arena, const char *folder) {
     static const char *const SUFFIXES[] = {"", "_fp16"};
-    static const char *const PARTS[] = {GRAPHS, ""};
-    for (size_t part = 0; part < 2; part++)
+    for (int part = 0; part < PART_COUNT; part++)
         for (size_t suffix = 0; suffix < 2; suffix++)
-            for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+            for (int i = 0; i < NAME_COUNT; i++) {
                 const char *path = arena_printf(arena, "%s/%s%s%s.onnx", folder,
                                                 PARTS[part], NAMES[i], SUFFIXES[suffix]);
                 if (path_is_file(path)) return path;
             }
     return NULL;
+}
+
+/* Names of the ONNX files in a part of a folder, ended by NULL. */
+static const char **list_graphs(Arena *arena, const char *folder, const char *part) {
+    const char **names, **graphs;
+    int64_t count, found = 0;
+    const char *path = path_join(arena, folder, part);
+    Diag *aside = diag_create(); /* a folder that cannot be listed has none */
+    if (!path_is_folder(path) ||
+        folder_names(&names, &count, arena, path, aside) != STATUS_OK)
+        count = 0;
+    diag_destroy(aside);
+    graphs = ARENA_ARRAY(arena, const char *, (size_t)count + 1);
+    for (int64_t i = 0; i < count; i++)
+        if (text_ends_with(names[i], ".onnx")) graphs[found++] = names[i];
+    return graphs;
+}
+
+/* Whether a file is what a name stands for in another form: "model_quantized.onnx". */
+static bool is_form(const char *file, const char *name) {
+    const size_t length = strlen(name);
+    return strncmp(file, name, length) == 0 && file[length] == '_';
+}
+
+/* A form of the first name that has any, and how many it has; NULL = none has. */
+static const char *find_form(Arena *arena, const char *folder, int *forms) {
+    *forms = 0;
+    for (int part = 0; part < PART_COUNT; part++) {
+        const char *const *graphs = list_graphs(arena, folder, PARTS[part]);
+        for (int i = 0; i < NAME_COUNT; i++) {
+            const char *found = NULL;
+            for (const char *const *graph = graphs; *graph; graph++) {
+                if (!is_form(*graph, NAMES[i])) continue;
+                found = *graph;
+                ++*forms;
+            }
+            if (found) return arena_printf(arena, "%s/%s%s", folder, PARTS[part], found);
+        }
+    }
+    return NULL;
+}
+
+/* The file of a folder that holds its graph, or the decoder's. NULL = none, or which one
+ * is not said. */
+static const char *find_graph(Arena *arena, const char *folder) {
+    int forms;
+    const char *plain = find_plain(arena, folder);
+    const char *form = plain ? NULL : find_form(arena, folder, &forms);
+    return form && forms == 1 ? form : plain;
+}
+
+/* Whether there are graphs where they are looked for, be it under other names. */
+static bool has_graphs(Arena *arena, const char *folder) {
+    int forms;
+    return find_plain(arena, folder) || find_form(arena, folder, &forms) ||
+           *list_graphs(arena, folder, GRAPHS);
+}
+
+static Status no_graph(Arena *arena, const char *folder, Diag *diag) {
+    enum { NAMED = 8 };
+    Text found = {0};
+    int64_t count = 0;
+    for (int part = 0; part < PART_COUNT; part++)
+        for (const char *const *g = list_graphs(arena, folder, PARTS[part]); *g; g++)
+            if (count++ < NAMED)
+                text_add(&found, "%s%s%s", count > 1 ? ", " : "", PARTS[part], *g);
+    if (count > NAMED) text_add(&found, " and %lld more", (long long)(count - NAMED));
+    diag_fail(
+        diag, STATUS_FORMAT, LOC_FILE(folder), NULL,
+        "expected model.onnx, decoder_model_merged.onnx or decoder_model.onnx in the "
+        "folder or its " GRAPHS ", or one of them in a single other form, as "
+        "model_quantized.onnx; found %s",
+        found.data);
+    diag_hint(diag, "give the path of the file that is to be read");
+    text_free(&found);
+    return STATUS_FORMAT;
 }
 
 /* A folder with weights of another kind is read from those. */
@@ -316,9 +395,10 @@ static bool probe(const char *path) {
         "pytorch_model.bin.index.json"};
     if (!path_is_folder(path)) return false;
     Arena *arena = arena_create();
-    bool found = find_graph(arena, path) != NULL;
+    bool others = false;
     for (size_t i = 0; i < sizeof WEIGHTS / sizeof *WEIGHTS; i++)
-        found = found && !path_is_file(path_join(arena, path, WEIGHTS[i]));
+        others = others || path_is_file(path_join(arena, path, WEIGHTS[i]));
+    const bool found = !others && has_graphs(arena, path);
     arena_destroy(arena);
     return found;
 }
@@ -327,7 +407,9 @@ static Status read_format(Model **out, const char *path, const HfOptions *option
                           const OpTable *ops, bool verify, Diag *diag) {
     (void)options, (void)verify;
     Arena *arena = arena_create();
-    const Status status = onnx_read(out, find_graph(arena, path), ops, diag);
+    const char *graph = find_graph(arena, path);
+    const Status status =
+        graph ? onnx_read(out, graph, ops, diag) : no_graph(arena, path, diag);
     arena_destroy(arena);
     return status;
 }

@@ -131,11 +131,86 @@ static void test_others(void **state) {
     diag_destroy(diag);
 }
 
+/* ---- reading ---- */
+
+/* Gives a file of the target another name. */
+static void rename_to(const char *name, const char *other) {
+    char from[500], to[500];
+    snprintf(from, sizeof from, "%s%s", target, name);
+    snprintf(to, sizeof to, "%s%s", target, other);
+    assert_int_equal(rename(from, to), 0);
+}
+
+static void put_graph(const char *name) {
+    char path[500];
+    snprintf(path, sizeof path, "%s%s", target, name);
+    put_text(path, "no graph");
+}
+
+static void expect_read(const char *type) {
+    Diag *diag = diag_create();
+    Model *model;
+    assert_true(model_format_webfolder.probe(target));
+    expect_ok(diag,
+              model_format_webfolder.read(&model, target, NULL, ops_table(), true, diag));
+    assert_string_equal(tree_get(model->config, "model_type")->string, type);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+static void expect_unread(const char *found) {
+    Diag *diag = diag_create();
+    Model *model;
+    assert_true(model_format_webfolder.probe(target));
+    expect_error(
+        diag, model_format_webfolder.read(&model, target, NULL, ops_table(), true, diag),
+        STATUS_FORMAT, found);
+    diag_destroy(diag);
+}
+
+/* A graph in one other form is read, the plain one first, and of several none. */
+static void test_forms(void **state) {
+    (void)state;
+    Model *model = load_reference("bert");
+    write_folder(model, "keep", NULL);
+    model_destroy(model);
+    put_graph("onnx/model_q4.onnx");
+    expect_read("bert");
+    rename_to("onnx/model.onnx", "onnx/model_quantized.onnx");
+    expect_unread("expected model.onnx, decoder_model_merged.onnx or decoder_model.onnx "
+                  "in the folder or its onnx/, or one of them in a single other form, as "
+                  "model_quantized.onnx; found onnx/model_q4.onnx, "
+                  "onnx/model_quantized.onnx");
+    rename_to("onnx/model_q4.onnx", "onnx/model_q4.bin");
+    expect_read("bert");
+    rename_to("onnx/model_quantized.onnx", "model_quantized.onnx");
+    expect_read("bert");
+    rename_to("model_quantized.onnx", "onnx/graph.onnx");
+    expect_unread("found onnx/graph.onnx");
+    rename_to("onnx/graph.onnx", "graph.onnx");
+    assert_false(model_format_webfolder.probe(target));
+}
+
+/* Of an encoder-decoder model the decoder's form says which encoder's is meant. */
+static void test_forms_of_two(void **state) {
+    (void)state;
+    Model *model = load_reference("marian");
+    write_folder(model, "keep", NULL);
+    model_destroy(model);
+    rename_to("onnx/encoder_model.onnx", "onnx/encoder_model_int8.onnx");
+    rename_to("onnx/decoder_model_merged.onnx", "onnx/decoder_model_merged_int8.onnx");
+    put_graph("onnx/decoder_model_int8.onnx");
+    put_graph("onnx/decoder_with_past_model_int8.onnx");
+    expect_read("marian");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_classifier, enter, leave),
         cmocka_unit_test_setup_teardown(test_translation, enter, leave),
         cmocka_unit_test_setup_teardown(test_others, enter, leave),
+        cmocka_unit_test_setup_teardown(test_forms, enter, leave),
+        cmocka_unit_test_setup_teardown(test_forms_of_two, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
