@@ -20,8 +20,10 @@ const Field ONNX_FIELDS[] = {
              "weights of 8 bits in products with such values: without a sign, for exact "
              "sums in onnxruntime on every processor; or with it, twice as fast where "
              "there is VNNI and wrong where not"),
-    F_BOOL(OnnxOptions, cache,
-           "decoders take the states of the tokens before and hand out the next ones"),
+    F_BOOL(
+        OnnxOptions, cache,
+        "decoders take the states of the tokens before and hand out the next ones, which "
+        "dtype f16 makes float16, too"),
     F_INT(OnnxOptions, external_above, 0, 2000000000,
           "bytes from which weights stand in a file beside"),
     F_END,

@@ -145,6 +145,16 @@ static void test_cache(void **state) {
         "output logits = %4\n";
     Model *model = model_of(text);
     ReadBack file;
+    write_and_check(&file, model, &ONNX_DEFAULTS, true); /* states are float16, too */
+    expect_values(file.file.model->graph,
+                  "input_ids:7[batch_size,sequence_length] "
+                  "attention_mask:7[batch_size,total_sequence_length] "
+                  "past_key_values.0.key:10[batch_size,2,past_sequence_length,2] "
+                  "past_key_values.0.value:10[batch_size,2,past_sequence_length,2]",
+                  "present.0.key:10[batch_size,2,total_sequence_length,2] "
+                  "present.0.value:10[batch_size,2,total_sequence_length,2] "
+                  "logits:1[batch_size,sequence_length,11]");
+    read_back_end(&file);
     write_and_check(&file, model, &ONNX_DEFAULTS, false);
     const OnnxGraph *graph = file.file.model->graph;
     expect_values(graph,
@@ -392,6 +402,16 @@ static void test_recurrent(void **state) {
         "output logits = %4\n";
     Model *model = model_of(text);
     ReadBack file;
+    write_and_check(&file, model, &ONNX_DEFAULTS, true); /* states are float16, too */
+    expect_values(file.file.model->graph,
+                  "input_ids:7[batch_size,sequence_length] "
+                  "attention_mask:7[batch_size,total_sequence_length] "
+                  "past_recurrent.0:10[batch_size,2,3,5] "
+                  "past_key_values.1.key:10[batch_size,1,past_sequence_length,0]",
+                  "present_recurrent.0:10[batch_size,2,3,5] "
+                  "logits:1[batch_size,sequence_length,11] "
+                  "present.1.key:10[batch_size,1,total_sequence_length,0]");
+    read_back_end(&file);
     write_and_check(&file, model, &ONNX_DEFAULTS, false);
     const OnnxGraph *graph = file.file.model->graph;
     expect_values(graph,
