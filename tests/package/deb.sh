@@ -33,11 +33,11 @@ for package in "$program" "$library"; do
     field "$package" Depends | tr ',|' '\n\n' | sed 's/ *(.*//; s/ //g' | sort -u >needs
     [ -s needs ] || fail "$package needs nothing"
     grep -e '-dev$' needs && fail "$package needs what is for building"
-    { "$source/scripts/deps" run; echo libc6; } | sort >run
+    { "$source/scripts/deps" run; "$source/scripts/deps" run-onednn; echo libc6; } | sort >run
     # "libopenblas0 | libblas.so.3" names what else would do.
     grep -v '\.so\.' needs | comm -23 - run >missing
-    # A build with MPI, or with oneDNN, needs these as well.
-    grep -v -e '^libopenmpi' -e '^libdnnl' -e '^libmpich' missing >more || true
+    # A build with MPI needs these as well.
+    grep -v -e '^libopenmpi' -e '^libmpich' missing >more || true
     # One with the shared HDF5 (COMPRESS_STATIC_HDF5=OFF, or not on x86-64) this.
     [ -e "$build/hdf5_inside.o" ] || sed -i '/^libhdf5/d' more
     [ ! -s more ] || { cat more; fail "$package needs more than scripts/deps run"; }
