@@ -99,10 +99,20 @@ COMPRESS_API void compress_close(CompressContext *context);
 COMPRESS_API const char *compress_messages(const CompressContext *context);
 
 /* Calls `progress` during long work, at most a few times a second: `done` of `total`
- * units of a step, and a short state as text, which may be "". `cancelled` is asked as
- * often: not 0 = the call ends with COMPRESS_INTERRUPTED. Either may be NULL. They are
- * called on the thread that made the call, and call no function of the library but
- * compress_version and compress_status_text: another ends with COMPRESS_USAGE. */
+ * units of a step, and a short state as text, which may be "". `cancelled` is asked
+ * between pieces of work, which end first, and but for steps no more often: not 0 = the
+ * call ends with COMPRESS_INTERRUPTED. Either may be NULL. They are called on the thread
+ * that made the call, and call no function of the library but compress_version and
+ * compress_status_text: another ends with COMPRESS_USAGE.
+ *
+ * The pieces are, of compress_run and compress_run_prepared, 16 samples for each thread;
+ * of compress_generate and compress_write, a token that is made and 256 of the prompt; of
+ * compress_apply and compress_run_recipe, a step, after the last of which they ask as
+ * well, and within steps that train or go over data, the batches that a thread takes at a
+ * time. Steps that do neither mostly do not ask before they end. Nobody asks while files
+ * are read and written, steps are planned, weights are packed, outputs are handed over:
+ * compress_load, compress_save, compress_inspect, compress_add_plugin, compress_prepare,
+ * compress_prepare_writer and compress_copy_writer cannot be cancelled. */
 COMPRESS_API void compress_watch(CompressContext *context, void *self,
                                  void (*progress)(void *self, int64_t done, int64_t total,
                                                   const char *text),

@@ -120,6 +120,32 @@ static void test_cancelled(void **state) {
     use_close(&use);
 }
 
+/* Runs are asked before their first samples; what cannot be cancelled does not ask. */
+static void test_cancelled_run(void **state) {
+    static const int32_t IDS[17 * 3];
+    const CompressTensor input = {"input_ids", COMPRESS_I32, 2, {17, 3}, IDS};
+    CompressTensor *outputs;
+    CompressRunner *runner;
+    size_t count;
+    Use use;
+    int asked = 0;
+    (void)state;
+    assert_int_equal(compress_open(&use.context, 1), COMPRESS_OK);
+    compress_watch(use.context, &asked, NULL, always);
+    assert_int_equal(compress_load(use.context, LLAMA, &use.model), COMPRESS_OK);
+    compress_free_text(described(&use));
+    assert_int_equal(compress_prepare(use.context, use.model, &runner), COMPRESS_OK);
+    assert_int_equal(asked, 0);
+    assert_int_equal(
+        compress_run_prepared(use.context, runner, &input, 1, &outputs, &count),
+        COMPRESS_INTERRUPTED);
+    assert_int_equal(asked, 1);
+    assert_said(&use, "stopped after 0 of 17 samples");
+    assert_null(outputs);
+    compress_free_runner(runner);
+    use_close(&use);
+}
+
 /* ---- files ---- */
 
 static void test_files(void **state) {
@@ -431,11 +457,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_apply),          cmocka_unit_test(test_companions),
         cmocka_unit_test(test_failures),       cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_files),          cmocka_unit_test(test_recipe),
-        cmocka_unit_test(test_no_recipe),      cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_fork),           cmocka_unit_test(test_callback_calls),
-        cmocka_unit_test(test_broken_options), cmocka_unit_test(test_nothing_given),
-        cmocka_unit_test(test_no_array),       cmocka_unit_test(test_no_context),
-        cmocka_unit_test(test_processor),      cmocka_unit_test(test_names)};
+        cmocka_unit_test(test_cancelled_run),  cmocka_unit_test(test_files),
+        cmocka_unit_test(test_recipe),         cmocka_unit_test(test_no_recipe),
+        cmocka_unit_test(test_locale),         cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_callback_calls), cmocka_unit_test(test_broken_options),
+        cmocka_unit_test(test_nothing_given),  cmocka_unit_test(test_no_array),
+        cmocka_unit_test(test_no_context),     cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
