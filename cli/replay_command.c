@@ -47,6 +47,7 @@ static Status check_file(const Cli *cli, Teller *teller, Diag *diag) {
     const Flags *flags = &cli->flags;
     const Watch watch = progress_watch(&teller->progress);
     const ReplayOptions options = {.path = cli->args[0],
+                                   .folder = flags->folder,
                                    .model = flags->model,
                                    .sets = flags->set,
                                    .threads = flags->threads,
@@ -72,9 +73,10 @@ static Status run_step(const Cli *cli, Teller *teller, Diag *diag) {
     const SessionOptions with = {
         .sets = cli->flags.set, .threads = cli->flags.threads, .watch = &watch};
     const char *step = "the step";
-    if (cli->flags.check || cli->flags.model)
+    if (cli->flags.check || cli->flags.model || cli->flags.folder)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                         "--check and --model are for model files, found a folder");
+                         "--check, --model and --folder are for model files, found a "
+                         "folder");
     const Status status = reproducer_replay(&step, cli->arena, cli->args[0], &with, diag);
     progress_clear(&teller->progress);
     if (status == STATUS_OK)

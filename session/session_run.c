@@ -281,6 +281,12 @@ static Status write_failed(Session *session, Diag *diag) {
     return STATUS_OK;
 }
 
+/* What the recipe is called, whatever folder it is in: bytes do not depend on that. */
+static const char *recipe_name(const Session *session) {
+    const char *path = session->options.recipe;
+    return file_descriptor(path) >= 0 ? "-" : path_base(session->arena, path);
+}
+
 /* Notes in the model's provenance what a replay needs beside recipe and input's hash. */
 static void note_run(Session *session) {
     Arena *arena = session->model->arena;
@@ -289,9 +295,9 @@ static void note_run(Session *session) {
     tree_put_string(arena, run, "processor", processor_name(processor_level()));
     if (products_name()) tree_put_string(arena, run, "products", products_name());
     tree_put_bool(arena, run, "fixed", getenv("COMPRESS_PROCESSOR") != NULL);
-    tree_put_string(arena, run, "recipe", session->options.recipe);
+    tree_put_string(arena, run, "recipe", recipe_name(session));
     if (session->options.model)
-        tree_put_string(arena, run, "model", session->options.model);
+        tree_put_string(arena, run, "model", path_base(arena, session->options.model));
     Tree *data = tree_put_map(arena, run, "data");
     for (int i = 0; i < session->data.count; i++)
         tree_put_string(arena, data, session->data.entries[i].name,

@@ -44,6 +44,14 @@ const char *path_folder(Arena *arena, const char *path) {
     return arena_strndup(arena, path, (size_t)(slash - path));
 }
 
+const char *path_base(Arena *arena, const char *path) {
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    size_t start = end;
+    while (start > 0 && path[start - 1] != '/') start--;
+    return arena_strndup(arena, path + start, end - start);
+}
+
 Status path_make_folder(const char *path, Diag *diag) {
     Arena *arena = arena_create();
     const char *above = path_folder(arena, path);

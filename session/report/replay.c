@@ -185,27 +185,45 @@ static Tree *temporary_document(Replay *r) {
 
 /* Whether the recipe is the recorded one: else its new text is in the file as well. */
 static bool is_unchanged(const Replay *r) {
-    return !r->options->model && r->options->sets.count == 0;
+    const bool moved = r->options->model && !text_of(r->run, "model");
+    return !moved && r->options->sets.count == 0;
+}
+
+/* Where files are looked for that were not found. */
+static void hint_places(const Replay *r, Diag *diag) {
+    if (text_of(r->run, "model") && !r->options->model)
+        diag_hint(diag, "the run was given a model, '%s': --model says where it is",
+                  text_of(r->run, "model"));
+    if (!r->options->folder)
+        diag_hint(diag,
+                  "--folder says where the recipe's relative paths begin: the folder "
+                  "that the recipe was in");
 }
 
 static Status open_session(Replay *r, Diag *diag) {
     const ReplayOptions *wanted = r->options;
-    const SessionOptions options = {.recipe = text_of(r->run, "recipe"),
-                                    .document = temporary_document(r),
-                                    .sets = wanted->sets,
-                                    .model = wanted->model ? wanted->model
-                                                           : text_of(r->run, "model"),
-                                    .threads = wanted->threads,
-                                    .watch = &r->watch,
-                                    .self = r,
-                                    .step_begin = tell_begin,
-                                    .step_end = compare_step};
+    const char *recipe = text_of(r->run, "recipe"), *model = text_of(r->run, "model");
+    const SessionOptions options = {
+        .recipe = recipe,
+        .document = temporary_document(r),
+        .folder = wanted->folder ? wanted->folder : path_folder(r->arena, recipe),
+        .sets = wanted->sets,
+        .model = wanted->model ? wanted->model : model,
+        .threads = wanted->threads,
+        .watch = &r->watch,
+        .self = r,
+        .step_begin = tell_begin,
+        .step_end = compare_step};
     r->watch = (Watch){r, pass_progress, is_over};
     TRY(session_open(&r->session, &options, diag));
-    TRY(session_load(&r->session, true, diag));
+    const Status status = session_load(&r->session, true, diag);
+    if (status == STATUS_IO) hint_places(r, diag);
+    TRY(status);
     const Tree *steps = tree_get(r->session.model->provenance, "steps");
     r->skipped = steps ? steps->count : 0;
-    return session_plan(&r->session, diag);
+    const Status planned = session_plan(&r->session, diag);
+    if (planned == STATUS_IO) hint_places(r, diag);
+    return planned;
 }
 
 /* Whether two files hold the same bytes. */

@@ -12,8 +12,11 @@ typedef struct ReplayRow {
 } ReplayRow;
 
 typedef struct ReplayOptions {
-    const char *path;  /* the model file */
-    const char *model; /* of the input, which moved; NULL = as it was named */
+    const char *path; /* the model file */
+    const char
+        *folder; /* where the recipe's relative paths begin; NULL = the working one */
+    const char *model; /* what the run was given, or another place of the input; NULL = as
+                          it was named */
     StringList sets;   /* changes of the recipe, for data that moved */
     int64_t threads;   /* 0 = the recipe's */
     const Watch *watch;
@@ -29,10 +32,10 @@ Status replay_processor(Processor *out, const char *path, Diag *diag);
 /* Makes a model file again, by the recipe in its provenance, into a temporary folder, and
  * compares, in order, and up to the first difference: the input model, the files of the
  * data sets, the model and the record after every step, the model as it is written, and
- * the file's bytes, unless the recipe is changed. Relative paths are those of the working
- * directory that the file was made from. Fails with STATUS_DIFFERENT where something
- * differs, which row() was told, with STATUS_MODEL for a file without a recipe, and as
- * the recipe does. */
+ * the file's bytes, unless the recipe is changed. Files of older versions know the
+ * recipe's folder by themselves, as it was named from the working folder. Fails with
+ * STATUS_DIFFERENT where something differs, which row() was told, with STATUS_MODEL for a
+ * file without a recipe, and as the recipe does. */
 Status replay_check(const ReplayOptions *options, Diag *diag);
 
 #endif
