@@ -135,6 +135,16 @@ void diag_named(Diag *diag, Loc at) {
     entry_place(diag, diag->anchor, at, NULL);
 }
 
+void diag_rename_folder(Diag *diag, const char *from, const char *to) {
+    const size_t length = strlen(from);
+    for (Entry *entry = diag->first; entry; entry = entry->next) {
+        const char **file = &entry->what.at.file;
+        if (entry->what.kind == DIAG_ERROR && *file &&
+            strncmp(*file, from, length) == 0 && (*file)[length] == '/')
+            *file = arena_printf(diag->arena, "%s%s", to, *file + length);
+    }
+}
+
 void diag_place(Diag *diag, Loc at, const char *key) {
     Entry *latest = latest_error(diag);
     if (latest && !latest->what.at.file)

@@ -64,6 +64,10 @@ void diag_hint(Diag *diag, const char *fmt, ...) __attribute__((format(printf, 2
  * nothing where that is no line, or one of the error's own file. */
 void diag_named(Diag *diag, Loc at);
 
+/* Errors of files in the folder `from` are told as of those in `to`: of a folder that is
+ * written under another name. */
+void diag_rename_folder(Diag *diag, const char *from, const char *to);
+
 /* Gives the latest error a place and a key where it has none: for callers that know where
  * a fault stands that was found by code that does not. */
 void diag_place(Diag *diag, Loc at, const char *key);

@@ -65,15 +65,8 @@ Status output_check(Arena *arena, const char *what, const char *path, Diag *diag
     return check_place(arena, what, path, diag);
 }
 
-/* A path without the slashes at its end. */
-static const char *without_slashes(Arena *arena, const char *path) {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') length--;
-    return arena_strndup(arena, path, length);
-}
-
 const char *output_folder(Arena *arena, const ModelOutput *output) {
-    return path_folder(arena, without_slashes(arena, output->path));
+    return path_folder(arena, path_trim(arena, output->path));
 }
 
 Status output_path_check(Arena *arena, const char *what, const ModelOutput *output,
@@ -84,7 +77,7 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
     if (beside)
         TRY(check_place(arena, what, arena_printf(arena, "%s%s", path, beside), diag));
     if (ending[strlen(ending) - 1] != '/') return output_check(arena, what, path, diag);
-    path = without_slashes(arena, path);
+    path = path_trim(arena, path);
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
                          "expected a folder or none, found a file");
@@ -113,7 +106,7 @@ bool same_file(const char *a, const char *b) {
 
 /* A path without links and dots, as far as its folders are there. */
 static const char *resolved(Arena *arena, const char *path) {
-    path = without_slashes(arena, path);
+    path = path_trim(arena, path);
     const char *last = strrchr(path, '/');
     char *real = realpath(path, NULL);
     const char *found = real ? arena_strdup(arena, real) : NULL;

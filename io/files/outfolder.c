@@ -16,7 +16,8 @@ enum { RENAMES_MAX = 10 };
 
 struct OutFolder {
     Arena *arena;
-    const char *path; /* without a slash at the end */
+    const char *name; /* as it was given; both without a slash at the end */
+    const char *path; /* without links */
     const char *parent, *base, *temporary;
     int lock; /* open file in the temporary folder that tells others that it is written */
     FileIdentity identity;
@@ -78,12 +79,11 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
     Arena *arena = arena_create();
     OutFolder *folder = ARENA_NEW(arena, OutFolder);
     char *resolved = realpath(path, NULL); /* a link stays one */
-    char *plain = arena_strdup(arena, resolved ? resolved : path);
+    const char *plain = path_trim(arena, resolved ? resolved : path);
     free(resolved);
-    size_t length = strlen(plain);
-    while (length > 1 && plain[length - 1] == '/') plain[--length] = 0;
     const char *slash = strrchr(plain, '/');
     *folder = (OutFolder){.arena = arena,
+                          .name = path_trim(arena, path),
                           .path = plain,
                           .parent = path_folder(arena, plain),
                           .base = slash ? slash + 1 : plain,
@@ -266,4 +266,11 @@ void outfolder_abandon(OutFolder *folder) {
     if (!folder) return;
     if (path_same(folder->temporary, &folder->identity)) path_remove(folder->temporary);
     outfolder_free(folder);
+}
+
+Status outfolder_end(OutFolder *folder, Status status, Diag *diag) {
+    if (status == STATUS_OK) return outfolder_commit(folder, diag);
+    diag_rename_folder(diag, folder->temporary, folder->name);
+    outfolder_abandon(folder);
+    return status;
 }

@@ -36,4 +36,8 @@ Status outfolder_commit(OutFolder *folder, Diag *diag);
 /* Gives up: removes the temporary folder. NULL is allowed. */
 void outfolder_abandon(OutFolder *folder);
 
+/* Commits what was written with STATUS_OK; else gives up and returns that status. Errors
+ * of files in the temporary folder are told as of those in the target. */
+Status outfolder_end(OutFolder *folder, Status status, Diag *diag);
+
 #endif

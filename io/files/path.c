@@ -44,12 +44,15 @@ const char *path_folder(Arena *arena, const char *path) {
     return arena_strndup(arena, path, (size_t)(slash - path));
 }
 
+const char *path_trim(Arena *arena, const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    return arena_strndup(arena, path, length);
+}
+
 const char *path_base(Arena *arena, const char *path) {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/') end--;
-    size_t start = end;
-    while (start > 0 && path[start - 1] != '/') start--;
-    return arena_strndup(arena, path + start, end - start);
+    const char *trimmed = path_trim(arena, path), *slash = strrchr(trimmed, '/');
+    return slash && slash[1] ? slash + 1 : trimmed;
 }
 
 Status path_make_folder(const char *path, Diag *diag) {

@@ -30,6 +30,9 @@ const char *path_join(Arena *arena, const char *folder, const char *name);
 /* Folder part of a path in the arena, "." when it has none. */
 const char *path_folder(Arena *arena, const char *path);
 
+/* The path in the arena without slashes behind it; "/" stays. */
+const char *path_trim(Arena *arena, const char *path);
+
 /* Last part of a path in the arena, without slashes behind it: "bert" of "a/bert/". */
 const char *path_base(Arena *arena, const char *path);
 

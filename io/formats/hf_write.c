@@ -181,9 +181,7 @@ static Status write_stock(const Model *model, const Stock *stock, Arena *arena,
     TRY(outfolder_open(&out, &folder.path, path, hf_is_ours, diag));
     const Status status = fill_folder(&folder, model, options);
     outfolder_measure(out, &written->bytes, &written->files);
-    if (status == STATUS_OK) return outfolder_commit(out, diag);
-    outfolder_abandon(out);
-    return status;
+    return outfolder_end(out, status, diag);
 }
 
 /* ---- the model ---- */

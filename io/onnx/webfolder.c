@@ -283,10 +283,7 @@ static Status write(Model *model, const char *path, const WriteOptions *options,
     if (status == STATUS_OK) {
         status = fill_folder(model, temporary, options, arena, diag);
         outfolder_measure(out, &written->bytes, &written->files);
-        if (status == STATUS_OK)
-            status = outfolder_commit(out, diag);
-        else
-            outfolder_abandon(out);
+        status = outfolder_end(out, status, diag);
     }
     arena_destroy(arena);
     return status;

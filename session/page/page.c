@@ -68,10 +68,7 @@ static Status write_folder(const char *path, const Figures *figures, Diag *diag)
     OutFolder *folder = NULL;
     const char *temporary = NULL;
     TRY(outfolder_open(&folder, &temporary, path, is_picture_file, diag));
-    const Status status = write_files(temporary, figures, diag);
-    if (status == STATUS_OK) return outfolder_commit(folder, diag);
-    outfolder_abandon(folder);
-    return status;
+    return outfolder_end(folder, write_files(temporary, figures, diag), diag);
 }
 
 static Status write_form(PageForm form, const Figures *figures, const char *output,

@@ -107,7 +107,5 @@ Status reproducer_write(const char **path, const Session *session, int index,
     *path = make_path(session, index, told);
     TRY(outfolder_open(&out, &temporary, *path, is_ours, diag));
     const Status status = write_files(session, temporary, index, before, told, diag);
-    if (status == STATUS_OK) return outfolder_commit(out, diag);
-    outfolder_abandon(out);
-    return status;
+    return outfolder_end(out, status, diag);
 }
