@@ -201,11 +201,9 @@ static const Flag flags[] = {
             "relative errors of weights and outputs up to this count as equal; 0 if not "
             "given")},
     {"folder", "FOLDER",
-     F_STRING(
-         Flags, folder,
-         "folder for all that a search writes; of bench, for the file that the disk "
-         "is measured with; of replay, where the recipe's relative paths begin: that "
-         "which it was in")},
+     F_STRING(Flags, folder,
+              "folder for all that a search writes; of bench, for the file that the disk "
+              "is measured with; of replay, the one that the recipe was in")},
     {"ranks", "N",
      F_INT(Flags, ranks, 1, 1000000,
            "foretell the recipe's training on up to N ranks, which --network joins")},

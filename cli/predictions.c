@@ -239,19 +239,25 @@ static void put_input(Sample *s) {
     if (all->exits) tree_put_int(s->arena, s->map, "exit_layer", all->exits[s->index]);
 }
 
-/* A copy of a sample that takes one line. */
-static const char *on_one_line(Arena *arena, const char *sample) {
-    char *line = arena_strdup(arena, sample);
+/* Texts of a map, which may be anybody's, without what would end a line or do something
+ * to a terminal. */
+static void clean_texts(Arena *arena, Tree *tree) {
+    if (tree->kind == TREE_LIST || tree->kind == TREE_MAP)
+        for (Tree *child = tree->first; child; child = child->next)
+            clean_texts(arena, child);
+    if (tree->kind != TREE_STRING) return;
+    char *line = arena_strdup(arena, tree->string);
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
-    return line;
+    tree->string = line;
 }
 
 static Status print_sample(Sample *s, const TaskPrinter *printer, bool json, Diag *diag) {
     put_input(s);
     TRY(printer->predict(s, diag));
     if (!json && printer->print) {
-        printer->print(s->map, on_one_line(s->arena, s->all->samples[s->index]));
+        clean_texts(s->arena, s->map);
+        printer->print(s->map, tree_get(s->map, "input")->string);
         return STATUS_OK;
     }
     Text line = {0};

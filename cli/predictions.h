@@ -15,11 +15,11 @@ typedef struct Predictions {
     const char *const *samples; /* texts, or paths of images */
     const UserTexts *texts;     /* of other samples NULL, or none */
     const Tokenizer *tokenizer; /* of texts */
-    const int32_t *exits; /* the layer that each sample left behind; NULL = all ran */
+    const int32_t *exits;       /* the layer behind which each left; NULL = all ran */
 } Predictions;
 
-/* Prints them to standard output. A line of text each, in which line breaks of the sample
- * are spaces:
+/* Prints them to standard output. A line of text each, in which line breaks and other
+ * control characters of texts are spaces:
  *   classify: the likeliest class's probability, its name, the sample;
  *   multi_label: the labels that reach their thresholds (the model's, else 0.5), most
  *     probable first, each with its probability, or "-"; the sample;

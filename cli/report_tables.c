@@ -3,6 +3,7 @@
 
 #include "cli/text_table.h"
 #include "exec/run/lanes.h"
+#include "session/report/metric_change.h"
 
 #include <math.h>
 #include <string.h>
@@ -175,55 +176,46 @@ static bool metric_of(const RunReport *report, int index, const char *data,
     return true;
 }
 
-/* Whether the model behind a step is as large as the input: it, or trained alone. */
-static bool has_input_size(const RunReport *report, int index) {
-    const Measure *a = &report->start, *b = &report->steps[index].result.measure;
-    return a->parameters == b->parameters && a->bytes == b->bytes && a->flops == b->flops;
+/* What a step has to do with a metric on a data set. */
+static MetricPoint metric_point(const RunReport *report, int index, const char *data,
+                                const char *key) {
+    const StepResult *result = &report->steps[index].result;
+    const Measure *a = &report->start, *b = &result->measure;
+    MetricPoint point = {.value = NAN, .samples = NAN};
+    metric_of(report, index, data, key, &point.value);
+    tree_number(tree_get(result->record, "samples"), &point.samples);
+    point.input_size =
+        a->parameters == b->parameters && a->bytes == b->bytes && a->flops == b->flops;
+    point.changes = !(report->steps[index].step->pass->flags & PASS_MEASURES);
+    return point;
 }
 
-/* Whether a step behind this one may have changed the model. */
-static bool is_changed_later(const RunReport *report, int index) {
-    bool changed = false;
-    for (int i = index + 1; i < report->count; i++)
-        changed |= !(report->steps[i].step->pass->flags & PASS_MEASURES);
-    return changed;
+static void add_metric(TextTable *table, const char *format, double value) {
+    if (isnan(value))
+        table_add(table, "-");
+    else
+        table_add(table, format, value);
 }
 
-/* Whether two steps measured as many samples. */
-static bool same_samples(const RunReport *report, int a, int b) {
-    double first = 0, second = 0;
-    return tree_number(tree_get(report->steps[a].result.record, "samples"), &first) ==
-               tree_number(tree_get(report->steps[b].result.record, "samples"),
-                           &second) &&
-           first == second;
-}
-
-/* A metric on one data set: before is the first step that measured it on a model of the
- * input's size, after the last one; of one alone, before if the model changed later. An
- * after that is not of the model that came out says of which step it is. */
+/* A metric on one data set; an after that is not of the model that came out says of which
+ * step it is. */
 static void metric_row(const RunReport *report, TextTable *table, int first,
                        const char *key) {
-    const char *data = tree_get(report->steps[first].result.record, "data")->string;
-    double value = 0, before = 0, after = 0;
-    int earlier = -1, later = -1;
-    for (int i = first; i < report->count; i++) {
-        if (!metric_of(report, i, data, key, &value)) continue;
-        if (earlier < 0 && has_input_size(report, i)) earlier = i, before = value;
-        later = i, after = value;
-    }
-    const bool changed = is_changed_later(report, later);
-    if (earlier == later && changed)
-        later = -1;
-    else if (earlier == later)
-        earlier = -1;
-    table_add(table, later >= 0 && changed ? "%s (%s, step %d)" : "%s (%s)", key, data,
-              later + 1);
-    table_add(table, earlier >= 0 ? "%.4f" : "-", before);
-    table_add(table, later >= 0 ? "%.4f" : "-", after);
-    if (earlier >= 0 && later >= 0 && same_samples(report, earlier, later))
-        table_add(table, "%+.4f", after - before);
+    const char *data = text_of(&report->steps[first], "data");
+    MetricPoint *points = ARENA_ARRAY(report->arena, MetricPoint, (size_t)report->count);
+    for (int i = 0; i < report->count; i++)
+        points[i] = metric_point(report, i, data, key);
+    const MetricChange change = metric_change(points, report->count);
+    if (change.step)
+        table_add(table, "%s (%s, step %d)", key, data, change.step);
     else
-        table_add(table, earlier >= 0 && later >= 0 ? "other samples" : "-");
+        table_add(table, "%s (%s)", key, data);
+    add_metric(table, "%.4f", change.before);
+    add_metric(table, "%.4f", change.after);
+    if (change.other_samples)
+        table_add(table, "other samples");
+    else
+        add_metric(table, "%+.4f", change.change);
 }
 
 /* One row of a metric for each data set that some step measured it on. */

@@ -128,7 +128,7 @@ static Status check_finite(const NamedTensor *tensors, int count, const Flags *f
 }
 
 /* Writes the results, or prints what is predicted of texts and images. `exits`: the
- * layers that samples left behind, NULL = all ran. */
+ * layers behind which samples left, NULL = all ran. */
 static Status write_results(const Execution *run, const NamedTensor *tensors, int count,
                             const int32_t *exits, const Flags *flags, Diag *diag) {
     const char *path = flags->output;

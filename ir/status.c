@@ -214,7 +214,8 @@ static void tell_warning(Diag *diag, Entry *entry) {
  * it find the same. */
 static bool warned_before(const Diag *diag, Loc at, const char *key,
                           const char *message) {
-    for (const Entry *entry = diag->first; entry && at.line > 0; entry = entry->next)
+    for (const Entry *entry = diag->first; entry && (at.line > 0 || key);
+         entry = entry->next)
         if (entry->what.kind == DIAG_WARNING && entry->what.at.line == at.line &&
             entry->what.at.column == at.column &&
             strcmp(entry->what.message, message) == 0 &&

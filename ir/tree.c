@@ -246,7 +246,7 @@ Status tree_set(Arena *arena, Tree *root, const char *given, Tree *value, Diag *
     TRY(path_step(&walk, parent, name, &old));
     if (!old)
         tree_append(arena, parent, name, value->loc, value);
-    else if (old->key && value->kind == TREE_NULL)
+    else if (old->key && value->kind == TREE_NULL && parent->count > 1)
         tree_remove(old);
     else
         tree_replace(old, value);

@@ -62,9 +62,9 @@ bool tree_is_string(const Tree *value, const char *string);
 
 /* Replaces the value at a dotted path (`train.epochs`, `passes.2.rank`, which may be
  * written `passes[2].rank` as tree_path has it), creating maps on the way, by `value`;
- * null takes a key that is there away; list indices must exist. Used by --set. Fails with
- * STATUS_USAGE for a path of another form, with STATUS_RECIPE where it does not fit the
- * tree. */
+ * null takes a key that is there away, unless it is its map's only one; list indices must
+ * exist. Used by --set. Fails with STATUS_USAGE for a path of another form, with
+ * STATUS_RECIPE where it does not fit the tree. */
 Status tree_set(Arena *arena, Tree *root, const char *path, Tree *value, Diag *diag);
 
 /* Path of a value from its root, as `passes[2].rank`; in the arena. The root is "". */

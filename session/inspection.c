@@ -149,9 +149,8 @@ static void put_stacks(const Inspection *it, Tree *map) {
         Tree *layers = put_list(arena, stack, "layers");
         int count = graph_layer_count(graph, it->stacks[s]);
         for (int layer = 0; layer < count; layer++)
-            if (inspection_tells(it, it->stacks[s], layer))
-                tree_append(arena, layers, NULL, LOC_NONE,
-                            place_tree(arena, graph, it->stacks[s], layer));
+            tree_append(arena, layers, NULL, LOC_NONE,
+                        place_tree(arena, graph, it->stacks[s], layer));
         tree_append(arena, stack, "nodes", LOC_NONE,
                     place_tree(arena, graph, it->stacks[s], -1));
         tree_append(arena, stacks, NULL, LOC_NONE, stack);

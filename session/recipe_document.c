@@ -80,7 +80,7 @@ static Status find_variable(void *self, const char *name, YamlPlace place,
 /* ---- merging ---- */
 
 /* Lays a map over another, which takes its values and its place; null takes what it lies
- * over away (RFC 7396). */
+ * over away. */
 static void merge(Arena *arena, Tree *base, Tree *over) {
     for (Tree *entry = over->first, *next; entry; entry = next) {
         next = entry->next;

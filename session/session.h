@@ -110,7 +110,7 @@ typedef struct SessionData {
 /* Where the model goes; where it went, if a gate did not hold. */
 typedef struct SessionOutputs {
     ModelOutput *items;
-    FileIdentity *before;       /* what was at their paths when the run began; NULL until
+    FileState *before;          /* what was at their paths when the run began; NULL until
                                    session_check_outputs */
     int count;                  /* 0 = nothing is written */
     int written;                /* so many of them, from the first, are in place */

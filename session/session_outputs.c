@@ -225,14 +225,14 @@ Status session_check_outputs(Session *session, Diag *diag) {
                                 ? find_read(session)
                                 : (StringList){0};
     session->outputs.before =
-        ARENA_ARRAY(arena, FileIdentity, (size_t)session->outputs.count + 1);
+        ARENA_ARRAY(arena, FileState, (size_t)session->outputs.count + 1);
     for (int i = 0; i < session->outputs.count; i++) {
         const ModelOutput *output = &session->outputs.items[i];
         const char *what = options->output ? "--output" : "output";
         const ModelOutput failed = output_of_failed(arena, output);
         TRY(output_path_check(arena, what, output, diag));
         TRY(check_replaced(session, what, output->path, OUTPUT_MODEL, &read, diag));
-        path_identify(&session->outputs.before[i], output->path);
+        session->outputs.before[i] = path_state(output->path);
         if (session->recipe.keep == KEEP_ON_FAILURE) {
             TRY(output_path_check(arena, what, &failed, diag));
             TRY(check_replaced(session, what, failed.path, OUTPUT_MODEL, &read, diag));

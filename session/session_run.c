@@ -359,12 +359,12 @@ Status session_run(Session *session, Diag *diag) {
 /* What another program wrote to an output's path since the run began goes, and that is
  * told. */
 static void warn_written_since(const Session *session, int i, Diag *diag) {
-    FileIdentity now;
     const char *path = session->outputs.items[i].path;
-    if (path_identify(&now, path) && !path_same(path, &session->outputs.before[i]))
-        diag_warn(
-            diag, LOC_FILE(path), NULL,
-            "another program has written it since this run began: that is replaced");
+    const FileState now = path_state(path);
+    if (now.identity.inode == 0 || file_state_same(&now, &session->outputs.before[i]))
+        return;
+    diag_warn(diag, LOC_FILE(path), NULL,
+              "another program has written it since this run began: that is replaced");
 }
 
 /* Writes the outputs, unless ranks have come to different models. */

@@ -46,11 +46,16 @@ static const SizeKey SIZES[] = {{"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER
                                 {"intermediate_size", SIZE_FFN, STACK_ENCODER, false},
                                 {NULL}};
 
+static const char *const HEADS[] = {"classifier.", "cls_classifier.",
+                                    "distillation_classifier.", NULL};
+
 const Family family_deit = {.model_type = "deit",
                             .summary = "DeiT: ViT with a distillation token",
                             .classes = CLASSES,
                             .build = build,
                             .sizes = SIZES,
                             .rename = vision_rename,
+                            .prefix = "deit.",
                             .spare = vision_spare,
-                            .optional = vision_optional};
+                            .optional = vision_optional,
+                            .heads = HEADS};

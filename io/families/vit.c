@@ -28,11 +28,15 @@ static const SizeKey SIZES[] = {{"num_hidden_layers", SIZE_LAYERS, STACK_ENCODER
                                 {"intermediate_size", SIZE_FFN, STACK_ENCODER, false},
                                 {NULL}};
 
+static const char *const HEADS[] = {"classifier.", NULL};
+
 const Family family_vit = {.model_type = "vit",
                            .summary = "ViT: vision transformer, image classification",
                            .classes = CLASSES,
                            .build = build,
                            .sizes = SIZES,
                            .rename = vision_rename,
+                           .prefix = "vit.",
                            .spare = vision_spare,
-                           .optional = vision_optional};
+                           .optional = vision_optional,
+                           .heads = HEADS};

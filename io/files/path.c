@@ -30,6 +30,19 @@ bool path_same(const char *path, const FileIdentity *identity) {
            now.inode == identity->inode;
 }
 
+FileState path_state(const char *path) {
+    struct stat info;
+    if (lstat(path, &info) != 0) return (FileState){0};
+    return (FileState){{info.st_dev, info.st_ino}, info.st_size, info.st_mtim};
+}
+
+bool file_state_same(const FileState *a, const FileState *b) {
+    return a->identity.device == b->identity.device &&
+           a->identity.inode == b->identity.inode && a->bytes == b->bytes &&
+           a->modified.tv_sec == b->modified.tv_sec &&
+           a->modified.tv_nsec == b->modified.tv_nsec;
+}
+
 const char *path_join(Arena *arena, const char *folder, const char *name) {
     if (name[0] == '/') return arena_strdup(arena, name);
     size_t length = strlen(folder);
@@ -52,7 +65,13 @@ const char *path_trim(Arena *arena, const char *path) {
 
 const char *path_base(Arena *arena, const char *path) {
     const char *trimmed = path_trim(arena, path), *slash = strrchr(trimmed, '/');
-    return slash && slash[1] ? slash + 1 : trimmed;
+    const char *base = slash && slash[1] ? slash + 1 : trimmed;
+    if (strcmp(base, ".") != 0 && strcmp(base, "..") != 0) return base;
+    char *real = realpath(trimmed, NULL);
+    slash = real ? strrchr(real, '/') : NULL;
+    if (slash && slash[1]) base = arena_strdup(arena, slash + 1);
+    free(real);
+    return base;
 }
 
 Status path_make_folder(const char *path, Diag *diag) {

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* What a path is. */
 bool path_is_folder(const char *path);
@@ -33,8 +34,20 @@ const char *path_folder(Arena *arena, const char *path);
 /* The path in the arena without slashes behind it; "/" stays. */
 const char *path_trim(Arena *arena, const char *path);
 
-/* Last part of a path in the arena, without slashes behind it: "bert" of "a/bert/". */
+/* Last part of a path in the arena, without slashes behind it: "bert" of "a/bert/"; of
+ * "." and ".." that of the folder. */
 const char *path_base(Arena *arena, const char *path);
+
+/* What is at a path, to see later whether somebody wrote there: another file or folder,
+ * or other content. Zeros where nothing is. */
+typedef struct FileState {
+    FileIdentity identity;
+    off_t bytes;
+    struct timespec modified; /* of a folder when entries of its own came or went */
+} FileState;
+
+FileState path_state(const char *path);
+bool file_state_same(const FileState *a, const FileState *b);
 
 /* Makes a folder where there is none, and those above it. Fails with STATUS_IO. */
 Status path_make_folder(const char *path, Diag *diag);

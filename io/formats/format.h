@@ -11,7 +11,8 @@
 /* What is changed while a Hugging Face folder is read; all zero = nothing. */
 typedef struct HfOptions {
     const Tree *overrides; /* map of keys in place of config.json's; NULL = none */
-    bool create_heads;     /* heads of which the checkpoint has no tensor are created */
+    bool create_heads;     /* heads of which the checkpoint has no tensor, or with
+                              `num_labels` in overrides none of that size, are created */
     uint64_t seed;         /* of their initial values */
 } HfOptions;
 

@@ -242,6 +242,40 @@ static bool shape_same(const Tensor *a, const Tensor *b) {
     return n == m && memcmp(x, y, sizeof *x * (size_t)n) == 0;
 }
 
+/* Whether the options ask for another number of labels than the folder's, for which a
+ * head of the old number is of no use. */
+static bool has_new_labels(const HfOptions *options) {
+    return options->create_heads && tree_get(options->overrides, "num_labels");
+}
+
+/* A head of the wrong size of which the checkpoint has tensors; NULL = none. */
+static const char *misfit_head(const Binder *binder, const char **tensor) {
+    for (int i = 0; i < binder->count; i++) {
+        const Binding *binding = &binder->bindings[i];
+        const char *head = find_head(binder->family, binding->name);
+        const Storage *storage = graph_storage(binder->graph, binding->name);
+        *tensor = binding->source->name;
+        if (head && storage && binding->parts == 1 &&
+            !shape_same(&binding->source->tensor, &storage->tensor))
+            return head;
+    }
+    return NULL;
+}
+
+/* Takes the tensors of such heads out of the list: new ones are created. */
+static void drop_misfits(Binder *binder) {
+    const char *tensor, *head;
+    while ((head = misfit_head(binder, &tensor))) {
+        int count = 0;
+        for (int i = 0; i < binder->count; i++)
+            if (find_head(binder->family, binder->bindings[i].name) != head)
+                binder->bindings[count++] = binder->bindings[i];
+        binder->count = count;
+        diag_warn(binder->diag, LOC_FILE(binder->checkpoint->path), tensor,
+                  "is of another number of labels: its head is left out for a new one");
+    }
+}
+
 static Binding *find_binding(const Binder *binder, const char *name) {
     const Binding wanted = {.name = name};
     return bsearch(&wanted, binder->bindings, (size_t)binder->count, sizeof wanted,
@@ -342,6 +376,7 @@ static Status check_unused(const Binder *binder) {
 
 static Status bind_weights(Binder *binder) {
     TRY(bindings_list(binder));
+    if (has_new_labels(binder->options)) drop_misfits(binder);
     /* Outputs that may go and for which the checkpoint has no weights are taken away. */
     const OptionalOutput *optional = binder->family->optional;
     for (; optional && optional->output; optional++) {

@@ -13,8 +13,9 @@ Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag);
 
 /* hf_read with the configuration changed: the model keeps the merged one. `num_labels`
  * takes the place of the names of labels too. Keys that neither config.json has nor the
- * family reads get a warning. Heads (Family.heads) that were created are
- * named in a warning; anything else missing is an error still. NULL = no options. */
+ * family reads get a warning. Heads (Family.heads) that were created, and those of
+ * another number of labels that they replace, are named in warnings; anything else
+ * missing is an error still. NULL = no options. */
 Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
                     const OpTable *ops, Diag *diag);
 

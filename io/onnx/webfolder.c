@@ -321,7 +321,9 @@ static const char **list_graphs(Arena *arena, const char *folder, const char *pa
     diag_destroy(aside);
     graphs = ARENA_ARRAY(arena, const char *, (size_t)count + 1);
     for (int64_t i = 0; i < count; i++)
-        if (text_ends_with(names[i], ".onnx")) graphs[found++] = names[i];
+        if (text_ends_with(names[i], ".onnx") &&
+            path_is_file(path_join(arena, path, names[i])))
+            graphs[found++] = names[i];
     return graphs;
 }
 
@@ -379,7 +381,7 @@ static Status no_graph(Arena *arena, const char *folder, Diag *diag) {
         "expected model.onnx, decoder_model_merged.onnx or decoder_model.onnx in the "
         "folder or its " GRAPHS ", or one of them in a single other form, as "
         "model_quantized.onnx; found %s",
-        found.data);
+        found.data ? found.data : "none");
     diag_hint(diag, "give the path of the file that is to be read");
     text_free(&found);
     return STATUS_FORMAT;

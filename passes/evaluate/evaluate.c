@@ -403,14 +403,15 @@ static bool is_gate(const EvaluateOptions *o) {
 static void warn_scale(const Evaluation *e, Diag *diag) {
     const double bound[] = {e->options->min, e->options->max};
     static const char *const OPTION[] = {"min", "max"};
-    const bool to_100 = METRICS_TO_100 >> e->metric & 1;
-    const double most = to_100 ? 100 : METRICS_TO_1 >> e->metric & 1 ? 1 : INFINITY;
+    const bool to_100 = METRICS_TO_100 & 1u << e->metric;
+    const double most = to_100 ? 100 : METRICS_TO_1 & 1u << e->metric ? 1 : INFINITY;
     for (int i = 0; i < 2; i++)
         if (to_100 && bound[i] > 0 && bound[i] < 1)
-            option_warn(&e->ctx->source, OPTION[i], diag,
-                        "%s is from 0 to 100: %g of it is next to nothing (did you mean "
-                        "%g?)",
-                        e->metric_name, bound[i], 100 * bound[i]);
+            option_warn(
+                &e->ctx->source, OPTION[i], diag,
+                "%s is from 0 to 100: %g is less than one in a hundred (did you mean "
+                "%g?)",
+                e->metric_name, bound[i], 100 * bound[i]);
     if (isfinite(bound[0]) && bound[0] > most)
         option_warn(&e->ctx->source, "min", diag,
                     "%s is at most %g: no model can reach %g", e->metric_name, most,

@@ -185,6 +185,12 @@ Status evaluate_words(Evaluation *e, Diag *diag) {
     free(words.scores);
     TRY(status);
     if (e->ctx->plan) return STATUS_OK;
+    if (e->total.rows == 0 && words.wrong.rows > 0)
+        return step_fail_option(
+            e->ctx, "limit|data", diag,
+            "data set \"%s\": expected a right ending among the first "
+            "%lld, found none",
+            e->options->data, (long long)words.samples);
     if (e->total.rows == 0)
         return step_fail(e->ctx, diag, "data set \"%s\" has no %s", e->options->data,
                          e->next ? "labels" : "masked tokens");

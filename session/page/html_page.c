@@ -193,9 +193,10 @@ static void add_metric_cell(const Page *page, const Run *run, const RunMetricKin
         if (metrics[i].kind == kind) found = &metrics[i];
     text_add(page->text, "<td class=\"num\">");
     if (found) {
-        const double now = isnan(found->after) ? found->before : found->after;
+        const MetricChange *change = &found->change;
+        const double now = isnan(change->after) ? change->before : change->after;
         text_add(page->text, "%s", summary_metric(page->arena, kind, now));
-        const char *delta = summary_delta(page->arena, kind, found->change);
+        const char *delta = summary_delta(page->arena, kind, change);
         if (*delta) text_add(page->text, "<small>%s</small>", delta);
     }
     text_add(page->text, "</td>");

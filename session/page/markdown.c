@@ -68,8 +68,9 @@ static void add_metric(Text *text, Arena *arena, const Run *run,
         add_cell(text, "");
         return;
     }
-    const double now = isnan(found->after) ? found->before : found->after;
-    const char *delta = summary_delta(arena, kind, found->change);
+    const MetricChange *change = &found->change;
+    const double now = isnan(change->after) ? change->before : change->after;
+    const char *delta = summary_delta(arena, kind, change);
     text_add(text, " %s%s%s%s |", summary_metric(arena, kind, now), *delta ? " (" : "",
              delta, *delta ? ")" : "");
 }

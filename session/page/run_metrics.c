@@ -56,40 +56,26 @@ bool run_measures_several(const Run *run) {
     return false;
 }
 
-/* Whether a step's model is as large as the input: it, or trained alone. */
-static bool has_input_size(const Run *run, int index) {
-    const RunSize *a = &run->before, *b = &run->steps[index].size;
-    return a->parameters == b->parameters && a->bytes == b->bytes && a->flops == b->flops;
+/* What a step has to do with a kind on a data set. */
+static MetricPoint metric_point(const Run *run, const RunStep *step,
+                                const RunMetricKind *kind, const char *data) {
+    const RunSize *a = &run->before, *b = &step->size;
+    const char *own = NULL;
+    const double value = run_step_metric(step, kind, &own);
+    const bool measured = !isnan(value) && strcmp(own, data) == 0;
+    return (MetricPoint){.value = measured ? value : (double)NAN,
+                         .samples = run_number(step->record, "samples"),
+                         .input_size = a->parameters == b->parameters &&
+                                       a->bytes == b->bytes && a->flops == b->flops,
+                         .changes = !step->measures};
 }
 
-/* Whether one of the steps in a range may have changed the model. */
-static bool is_changed(const Run *run, int from, int to) {
-    bool changed = false;
-    for (int i = from; i < to; i++) changed |= !run->steps[i].measures;
-    return changed;
-}
-
-/* Fills in the row of a kind on a data set, which step `first` is the first to measure.
- */
-static void find_metric(RunMetric *metric, const Run *run, int first) {
-    int earlier = -1, later = first;
-    for (int i = first; i < run->count; i++) {
-        const char *data = NULL;
-        const double value = run_step_metric(&run->steps[i], metric->kind, &data);
-        if (isnan(value) || strcmp(data, metric->data) != 0) continue;
-        if (earlier < 0 && has_input_size(run, i)) earlier = i, metric->before = value;
-        later = i, metric->after = value;
-    }
-    const bool changed = is_changed(run, later + 1, run->count);
-    if (earlier == later && changed)
-        metric->after = NAN;
-    else if (earlier == later && is_changed(run, 0, later))
-        metric->before = NAN;
-    else if (changed)
-        metric->step = later + 1;
-    if (earlier >= 0 && run_number(run->steps[earlier].record, "samples") ==
-                            run_number(run->steps[later].record, "samples"))
-        metric->change = metric->after - metric->before;
+static MetricChange find_change(const Run *run, Arena *arena, const RunMetricKind *kind,
+                                const char *data) {
+    MetricPoint *points = ARENA_ARRAY(arena, MetricPoint, (size_t)run->count);
+    for (int i = 0; i < run->count; i++)
+        points[i] = metric_point(run, &run->steps[i], kind, data);
+    return metric_change(points, run->count);
 }
 
 RunMetric *run_metrics(const Run *run, Arena *arena, int *count) {
@@ -103,8 +89,8 @@ RunMetric *run_metrics(const Run *run, Arena *arena, int *count) {
             for (int r = 0; r < *count && !known; r++)
                 known = rows[r].kind == kind && strcmp(rows[r].data, data) == 0;
             if (known) continue;
-            rows[*count] = (RunMetric){kind, data, NAN, NAN, NAN, 0};
-            find_metric(&rows[(*count)++], run, i);
+            rows[(*count)++] =
+                (RunMetric){kind, data, find_change(run, arena, kind, data)};
         }
     return rows;
 }

@@ -6,6 +6,7 @@
 #define COMPRESS_SESSION_PAGE_RUNS_H
 
 #include "ir/tree.h"
+#include "session/report/metric_change.h"
 
 #define RUNS_MAX      64
 #define RUN_STEPS_MAX 1000 /* further steps of a run are left out */
@@ -82,15 +83,11 @@ double run_step_metric(const RunStep *step, const RunMetricKind *kind, const cha
 /* Whether the run measured on several data sets. */
 bool run_measures_several(const Run *run);
 
-/* A kind on one data set: before at the first step that measured it on a model of the
- * input's size, after at the last one; at one alone, before where the model changed
- * later. NAN = there is none. */
+/* A kind on one data set, over all steps. */
 typedef struct RunMetric {
     const RunMetricKind *kind;
     const char *data;
-    double before, after;
-    double change; /* NAN = not known, or the two are of other numbers of samples */
-    int step;      /* from 1, of `after` where the model changed later; else 0 */
+    MetricChange change;
 } RunMetric;
 
 /* All that a run measured, at most 200; in the arena. */

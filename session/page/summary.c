@@ -39,11 +39,14 @@ const char *summary_metric(Arena *arena, const RunMetricKind *kind, double value
                          : arena_printf(arena, "%.4f", value);
 }
 
-const char *summary_delta(Arena *arena, const RunMetricKind *kind, double change) {
-    if (isnan(change)) return "";
-    const char *sign = change < 0 ? MINUS : "+";
-    if (fabs(change) >= 1e6) return arena_printf(arena, "%s%.4g", sign, fabs(change));
-    return arena_printf(arena, kind->percent ? "%s%.2f" : "%s%.4f", sign, fabs(change));
+const char *summary_delta(Arena *arena, const RunMetricKind *kind,
+                          const MetricChange *change) {
+    const double delta = change->change;
+    if (change->other_samples) return "other samples";
+    if (isnan(delta)) return "";
+    const char *sign = delta < 0 ? MINUS : "+";
+    if (fabs(delta) >= 1e6) return arena_printf(arena, "%s%.4g", sign, fabs(delta));
+    return arena_printf(arena, kind->percent ? "%s%.2f" : "%s%.4f", sign, fabs(delta));
 }
 
 const char *summary_ratio(Arena *arena, double before, double after, const char *times) {
@@ -78,14 +81,15 @@ static void add_size(SummaryRow *rows, int *count, Arena *arena, const char *lab
 
 static void add_metric(SummaryRow *rows, int *count, Arena *arena,
                        const RunMetric *metric) {
-    const double better = metric->kind->lower ? -metric->change : metric->change;
+    const MetricChange *change = &metric->change;
+    const double better = metric->kind->lower ? -change->change : change->change;
     rows[(*count)++] =
         (SummaryRow){.label = metric->kind->title,
                      .data = metric->data,
-                     .step = metric->step,
-                     .before = summary_metric(arena, metric->kind, metric->before),
-                     .after = summary_metric(arena, metric->kind, metric->after),
-                     .change = summary_delta(arena, metric->kind, metric->change),
+                     .step = change->step,
+                     .before = summary_metric(arena, metric->kind, change->before),
+                     .after = summary_metric(arena, metric->kind, change->after),
+                     .change = summary_delta(arena, metric->kind, change),
                      .share = NAN,
                      .verdict = better > 0   ? VERDICT_BETTER
                                 : better < 0 ? VERDICT_WORSE

@@ -30,8 +30,9 @@ const char *summary_flops(Arena *arena, double value);
 const char *summary_seconds(Arena *arena, double value);
 const char *summary_metric(Arena *arena, const RunMetricKind *kind, double value);
 
-/* A metric's change, with its sign. */
-const char *summary_delta(Arena *arena, const RunMetricKind *kind, double change);
+/* A metric's change, with its sign; "" = not known. */
+const char *summary_delta(Arena *arena, const RunMetricKind *kind,
+                          const MetricChange *change);
 
 /* "run", "runs", "model" or "models": what so many are called. */
 const char *summary_noun(const Run *runs, int count);

@@ -240,6 +240,19 @@ static Status same_bytes(bool *same, const char *a, const char *b, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Notes in the model's provenance what the file does: the recipe, and what it and the
+ * model of the command line were called then. */
+static void note_names(Replay *r, Diag *diag) {
+    Model *model = r->session.model;
+    static const char *const NAMES[] = {"recipe", "model"};
+    tree_set(model->arena, model->provenance, "recipe",
+             tree_copy(model->arena, r->recipe), diag);
+    for (int i = 0; i < 2; i++)
+        if (text_of(r->run, NAMES[i]))
+            tree_put_string(model->arena, tree_get(model->provenance, "run"), NAMES[i],
+                            text_of(r->run, NAMES[i]));
+}
+
 /* Writes the model in the ways in which the file may have been, and compares the one that
  * is most like it. */
 static Status compare_files(Replay *r, Diag *diag) {
@@ -247,9 +260,7 @@ static Status compare_files(Replay *r, Diag *diag) {
     char then[HASH_TEXT_BYTES], now[HASH_TEXT_BYTES] = "";
     bool bytes = false;
     Diag *none = diag_create();
-    if (is_unchanged(r))
-        tree_set(session->model->arena, session->model->provenance, "recipe",
-                 tree_copy(session->model->arena, r->recipe), none);
+    if (is_unchanged(r)) note_names(r, none);
     diag_destroy(none);
     TRY(session_write(session, diag));
     model_hash(r->file, then);

@@ -287,6 +287,9 @@ static void test_endings(void **state) {
     assert_int_equal(tree_get(record, "tokens")->integer, 3);
     model_destroy(model);
     RecipeInputs inputs = {&data, NULL};
+    expect_refusal(echo("N, 2, 3", TASK_NEXT_TOKEN), &inputs,
+                   "  - evaluate: {data: some, limit: 1}\n", STATUS_MODEL,
+                   "expected a right ending among the first 1, found none");
     data.column_count = 2;
     expect_refusal(echo("N, 2, 3", TASK_NEXT_TOKEN), &inputs,
                    "  - evaluate: {data: some, metric: exact_match}\n", STATUS_MODEL,

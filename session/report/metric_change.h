@@ -1,0 +1,27 @@
+/* How a metric changed over a run: which of its steps' measurements are before and after.
+ */
+#ifndef COMPRESS_SESSION_REPORT_METRIC_CHANGE_H
+#define COMPRESS_SESSION_REPORT_METRIC_CHANGE_H
+
+#include <stdbool.h>
+
+/* One step of a run, as far as one metric on one data set is concerned. */
+typedef struct MetricPoint {
+    double value;    /* that the step measured; NAN = it did not */
+    double samples;  /* that it was measured on; NAN = not known */
+    bool input_size; /* its model is as large as the input: that, or trained alone */
+    bool changes;    /* it may change the model */
+} MetricPoint;
+
+typedef struct MetricChange {
+    double before, after; /* NAN = there is none */
+    double change;        /* NAN = not known, or not of the same samples */
+    bool other_samples;   /* there are both, of other numbers of samples */
+    int step; /* from 1, of `after` where a later one may change the model; else 0 */
+} MetricChange;
+
+/* Before is the first measurement of a model of the input's size, after the last one; of
+ * one that would be both: before where a later step may change the model, else after. */
+MetricChange metric_change(const MetricPoint *points, int count);
+
+#endif
