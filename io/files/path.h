@@ -47,6 +47,8 @@ typedef struct FileState {
 } FileState;
 
 FileState path_state(const char *path);
+
+/* Whether two are of one file or folder with the same content, as far as can be told. */
 bool file_state_same(const FileState *a, const FileState *b);
 
 /* Makes a folder where there is none, and those above it. Fails with STATUS_IO. */
