@@ -38,17 +38,17 @@ const char *path_trim(Arena *arena, const char *path);
  * "." and ".." that of the folder. */
 const char *path_base(Arena *arena, const char *path);
 
-/* What is at a path, to see later whether somebody wrote there: another file or folder,
- * or other content. Zeros where nothing is. */
+/* A file or folder and its content, as far as can be told without reading it. */
 typedef struct FileState {
     FileIdentity identity;
     off_t bytes;
     struct timespec modified; /* of a folder when entries of its own came or went */
 } FileState;
 
+/* What is at a path, to see later whether somebody wrote there. Zeros where nothing is. */
 FileState path_state(const char *path);
 
-/* Whether two are of one file or folder with the same content, as far as can be told. */
+/* Whether both are the same. */
 bool file_state_same(const FileState *a, const FileState *b);
 
 /* Makes a folder where there is none, and those above it. Fails with STATUS_IO. */
