@@ -196,6 +196,20 @@ static void others(void **state) {
     expect_loaded(f, "{\"num_labels\": 4}", "created: pre_classifier.weight, ");
 }
 
+/* A head of another number of labels gives way, where such a number is asked for. */
+static void other_labels(void **state) {
+    Fixture *f = *state;
+    write_folder(f, "bert", "", (const char *[]){NULL});
+    expect_loaded(f, "{\"num_labels\": 5}",
+                  "classifier.bias: is of another number of labels: its head is left out");
+    const Storage *weight = graph_storage(f->model->graph, "classifier.weight");
+    assert_int_equal(weight->tensor.dim[0], 5);
+    expect_same(f, "bert.pooler.dense.weight", "bert.pooler.dense.weight");
+    expect_refused(f, "{\"hidden_size\": 64}", "asks for shape [61, 64]");
+    write_folder(f, "vit", "", (const char *[]){"classifier", NULL});
+    expect_loaded(f, "{}", "created: classifier.weight, classifier.bias (seed 1)");
+}
+
 static void faults(void **state) {
     Fixture *f = *state;
     write_folder(f, "bert", "", (const char *[]){"pooler", "classifier", NULL});
@@ -212,10 +226,7 @@ static void faults(void **state) {
     expect_refused(f, "{}", "classifier.weight: the checkpoint lacks");
     write_folder(f, "bert", "", (const char *[]){"layer.1.output.dense.bias", NULL});
     expect_refused(f, "{}", "layer.1.output.dense.bias: the checkpoint lacks");
-    write_folder(f, "bert", "", (const char *[]){NULL});
-    expect_refused(f, "{\"num_labels\": 5}",
-                   "classifier.weight: the configuration asks for");
-    write_folder(f, "vit", "", (const char *[]){"classifier", NULL});
+    write_folder(f, "vit", "", (const char *[]){"classifier.weight", NULL});
     expect_refused(f, "{}", "classifier.weight: the checkpoint lacks");
 
     const HfOptions options = {.create_heads = true};
@@ -231,6 +242,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(unknown_keys, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(seeds, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(others, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(other_labels, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(faults, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests_name("new heads", tests, NULL, NULL);
