@@ -175,14 +175,20 @@ static void print_stage(const Inspection *it, const char *stack, int stage) {
     text_free(&text);
 }
 
+/* Whether there is an exit behind a layer. */
+static bool has_exit(const Inspection *it, int layer) {
+    for (const Node *node = it->model->graph->first; node; node = node->next)
+        if (node_is_in(node, STACK_EXITS, layer)) return true;
+    return false;
+}
+
 /* "encoder (6 layers; 0, 2 of the original)", or "exits (3)". */
 static void print_stack_head(const Inspection *it, const char *stack, int layers) {
-    int told = 0;
-    for (int layer = 0; layer < layers; layer++)
-        told += inspection_tells(it, stack, layer);
+    int exits = 0;
+    for (int layer = 0; layer < layers; layer++) exits += has_exit(it, layer);
     printf("\n%s", stack);
     if (strcmp(stack, STACK_EXITS) == 0)
-        printf(" (%d)", told);
+        printf(" (%d)", exits);
     else if (layers > 0)
         printf(" (%d layer%s%s)", layers, layers > 1 ? "s" : "",
                original_layers(it, stack));

@@ -29,12 +29,6 @@ static int64_t largest(const float *row, int64_t classes) {
     return best;
 }
 
-static void add_real(const Sample *s, Tree *list, double value) {
-    Tree *item = tree_new(s->arena, TREE_FLOAT, LOC_NONE);
-    item->real = value;
-    tree_append(s->arena, list, NULL, LOC_NONE, item);
-}
-
 static const char *name_of(const Sample *s, int64_t label) {
     return label_name(s->all->model, label, s->arena);
 }
@@ -51,7 +45,7 @@ static Status predict_class(const Sample *s, Diag *diag) {
     tree_put_real(s->arena, s->map, "score", 1 / sum);
     Tree *scores = tree_put_list(s->arena, s->map, "scores");
     for (int64_t c = 0; c < s->width; c++)
-        add_real(s, scores, exp((double)row[c] - row[best]) / sum);
+        tree_add_real(s->arena, scores, exp((double)row[c] - row[best]) / sum);
     return STATUS_OK;
 }
 
@@ -89,7 +83,8 @@ static Status predict_labels(const Sample *s, Diag *diag) {
         tree_put_real(s->arena, label, "score", found[k].probability);
     }
     Tree *scores = tree_put_list(s->arena, s->map, "scores");
-    for (int64_t l = 0; l < s->width; l++) add_real(s, scores, label_probability(row[l]));
+    for (int64_t l = 0; l < s->width; l++)
+        tree_add_real(s->arena, scores, label_probability(row[l]));
     return STATUS_OK;
 }
 
@@ -106,7 +101,8 @@ static void print_labels(const Tree *map, const char *sample) {
 static Status predict_values(const Sample *s, Diag *diag) {
     (void)diag;
     Tree *values = tree_put_list(s->arena, s->map, "values");
-    for (int64_t v = 0; v < s->width; v++) add_real(s, values, row_of(s, s->index)[v]);
+    for (int64_t v = 0; v < s->width; v++)
+        tree_add_real(s->arena, values, row_of(s, s->index)[v]);
     return STATUS_OK;
 }
 
@@ -199,7 +195,7 @@ static Status predict_embedding(const Sample *s, Diag *diag) {
     for (int64_t c = 0; c < s->width; c++) {
         char digits[32];
         snprintf(digits, sizeof digits, "%.7g", (double)row_of(s, s->index)[c]);
-        add_real(s, vector, strtod(digits, NULL));
+        tree_add_real(s->arena, vector, strtod(digits, NULL));
     }
     return STATUS_OK;
 }

@@ -147,6 +147,12 @@ Tree *tree_put_list(Arena *arena, Tree *map, const char *key) {
     return value;
 }
 
+void tree_add_real(Arena *arena, Tree *list, double value) {
+    Tree *tree = tree_new(arena, TREE_FLOAT, LOC_NONE);
+    tree->real = value;
+    tree_append(arena, list, NULL, LOC_NONE, tree);
+}
+
 void tree_add_string(Arena *arena, Tree *list, const char *value) {
     Tree *tree = tree_new(arena, TREE_STRING, LOC_NONE);
     tree->string = arena_strdup(arena, value);

@@ -14,13 +14,6 @@ const char *operand_name(const Op *op, int index) {
     return op->operands[index < count ? index : count - 1].name;
 }
 
-bool inspection_tells(const Inspection *it, const char *stack, int layer) {
-    if (strcmp(stack, STACK_EXITS) != 0) return true;
-    for (const Node *node = it->model->graph->first; node; node = node->next)
-        if (node_is_in(node, stack, layer)) return true;
-    return false;
-}
-
 const StorageUse *inspection_use(const Inspection *it, const Node *leaf) {
     return &it->storages[it->use_of[leaf->id]];
 }

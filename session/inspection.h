@@ -27,10 +27,6 @@ typedef struct Inspection {
 Status inspection_make(Inspection *out, Arena *arena, const char *path, Model *model,
                        Diag *diag);
 
-/* Whether a layer of a stack is told: of exits only such as there are, as they stand
- * behind some of the layers. */
-bool inspection_tells(const Inspection *it, const char *stack, int layer);
-
 /* Use of the storage that a leaf names. */
 const StorageUse *inspection_use(const Inspection *it, const Node *leaf);
 

@@ -253,11 +253,7 @@ static void put_sides(Arena *arena, Tree *map, const char *key, int64_t rows,
 
 static void put_triple(Arena *arena, Tree *map, const char *key, const double value[3]) {
     Tree *list = tree_put_list(arena, map, key);
-    for (int c = 0; c < 3; c++) {
-        Tree *item = tree_new(arena, TREE_FLOAT, LOC_NONE);
-        item->real = value[c];
-        tree_append(arena, list, NULL, LOC_NONE, item);
-    }
+    for (int c = 0; c < 3; c++) tree_add_real(arena, list, value[c]);
 }
 
 static void put_size(Arena *arena, Tree *map, const Preprocess *p) {

@@ -24,10 +24,13 @@ bool path_identify(FileIdentity *identity, const char *path) {
     return true;
 }
 
+static bool is_one(const FileIdentity *a, const FileIdentity *b) {
+    return a->device == b->device && a->inode == b->inode;
+}
+
 bool path_same(const char *path, const FileIdentity *identity) {
     FileIdentity now;
-    return path_identify(&now, path) && now.device == identity->device &&
-           now.inode == identity->inode;
+    return path_identify(&now, path) && is_one(&now, identity);
 }
 
 FileState path_state(const char *path) {
@@ -37,8 +40,7 @@ FileState path_state(const char *path) {
 }
 
 bool file_state_same(const FileState *a, const FileState *b) {
-    return a->identity.device == b->identity.device &&
-           a->identity.inode == b->identity.inode && a->bytes == b->bytes &&
+    return is_one(&a->identity, &b->identity) && a->bytes == b->bytes &&
            a->modified.tv_sec == b->modified.tv_sec &&
            a->modified.tv_nsec == b->modified.tv_nsec;
 }

@@ -45,8 +45,7 @@ typedef struct FileState {
     struct timespec modified; /* of a folder when entries of its own came or went */
 } FileState;
 
-/* What is at a path, to see later whether somebody wrote there. Zeros where nothing is.
- */
+/* What is at a path, to see later whether somebody wrote there; zeros: nothing is. */
 FileState path_state(const char *path);
 
 /* Whether both are the same. */

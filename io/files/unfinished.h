@@ -24,9 +24,6 @@
 
 #include "io/files/path.h"
 
-#include <stdbool.h>
-#include <sys/types.h>
-
 /* The lock's file in a temporary folder. */
 #define UNFINISHED_LOCK ".lock"
 

@@ -9,6 +9,10 @@
 
 static const char DTYPES[] = "keep|f32|f16|bf16";
 
+static bool keeps_dtypes(const ModelOutput *output) {
+    return strcmp(output->options.dtype, "keep") == 0;
+}
+
 static const char *dtypes_of(const ModelFormat *format) {
     return format->dtypes ? format->dtypes : DTYPES;
 }
@@ -119,8 +123,7 @@ void output_document(Text *text) {
 
 Status output_check_model(ModelOutput *output, const Model *model, Diag *diag) {
     const ModelFormat *format = output->format;
-    const bool keep = strcmp(output->options.dtype, "keep") == 0;
-    output->pieces = keep && format->pieces && format->pieces(model);
+    output->pieces = keeps_dtypes(output) && format->pieces && format->pieces(model);
     if (!format->check) return STATUS_OK;
     const Status status = format->check(model, &output->options, diag);
     if (status == STATUS_OK) return status;
@@ -134,7 +137,6 @@ Status model_save(Model *model, ModelOutput *output, Diag *diag) {
     Model *cast = NULL;
     DType dtype;
     Status status = output_check_model(output, model, diag);
-    const bool keeps = strcmp(output->options.dtype, "keep") == 0;
     /* to these types weights are cast before the format sees them */
     const bool casts = dtype_parse(output->options.dtype, &dtype) &&
                        (dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16);
@@ -147,7 +149,7 @@ Status model_save(Model *model, ModelOutput *output, Diag *diag) {
     if (status == STATUS_OK)
         status = format->write(cast ? cast : model, output->path, &output->options,
                                &output->written, diag);
-    if (status == STATUS_OK && output->hashed && (keeps || casts))
+    if (status == STATUS_OK && output->hashed && (casts || keeps_dtypes(output)))
         model_hash(cast ? cast : model, output->hash);
     model_destroy(cast);
     return status;

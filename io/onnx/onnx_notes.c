@@ -129,11 +129,7 @@ static Status put_values(Tree *weights, Arena *arena, const Storage *storage,
     const float *x = tensor_data(&values);
     Tree *place = tree_put_map(arena, weights, storage->name);
     Tree *list = tree_put_list(arena, place, "values");
-    for (int64_t i = 0; i < tensor_count(&values); i++) {
-        Tree *value = tree_new(arena, TREE_FLOAT, LOC_NONE);
-        value->real = x[i];
-        tree_append(arena, list, NULL, LOC_NONE, value);
-    }
+    for (int64_t i = 0; i < tensor_count(&values); i++) tree_add_real(arena, list, x[i]);
     tensor_release(&values);
     return STATUS_OK;
 }

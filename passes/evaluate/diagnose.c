@@ -139,10 +139,9 @@ static void record_cka(PassContext *ctx, const Features *ours, const Features *t
     for (int l = 0; l < ours->layers && theirs->layers > 0; l++) {
         const int t = (l + 1) * theirs->layers / ours->layers - 1;
         const int at = t < 0 ? 0 : t;
-        Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
-        value->real = linear_cka(ours->layer[l], ours->width[l], theirs->layer[at],
-                                 theirs->width[at], ours->samples);
-        tree_append(ctx->arena, list, NULL, LOC_NONE, value);
+        tree_add_real(ctx->arena, list,
+                      linear_cka(ours->layer[l], ours->width[l], theirs->layer[at],
+                                 theirs->width[at], ours->samples));
     }
     tree_append(ctx->arena, ctx->record, "cka", LOC_NONE, list);
 }
@@ -217,11 +216,10 @@ static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batche
     Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     const int layers = graph_layer_count(graph, graph_main_stack(graph));
     for (int l = 0; l < layers && status == STATUS_OK; l++) {
-        Tree *value = tree_new(ctx->arena, TREE_FLOAT, LOC_NONE);
-        value->real = sqrt(layer_square(graph, l, params, gradient));
-        if (!isfinite(value->real))
+        const double norm = sqrt(layer_square(graph, l, params, gradient));
+        if (!isfinite(norm))
             status = step_fail(ctx, diag, "the gradient of layer %d is not finite", l);
-        tree_append(ctx->arena, list, NULL, LOC_NONE, value);
+        tree_add_real(ctx->arena, list, norm);
     }
     if (status == STATUS_OK)
         tree_append(ctx->arena, ctx->record, "gradient_norms", LOC_NONE, list);

@@ -77,11 +77,8 @@ static void record_rule(const Evaluation *e, Tree *record) {
         return;
     }
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
-    for (int i = 0; i + 1 < e->exits.count; i++) {
-        Tree *value = tree_new(arena, TREE_FLOAT, LOC_NONE);
-        value->real = rule->threshold[i];
-        tree_append(arena, list, NULL, LOC_NONE, value);
-    }
+    for (int i = 0; i + 1 < e->exits.count; i++)
+        tree_add_real(arena, list, rule->threshold[i]);
     tree_append(arena, record, "thresholds", LOC_NONE, list);
 }
 

@@ -171,11 +171,8 @@ static void record(TranslationRun *t, double seconds) {
     e->bleu = score.score;
     tree_put_real(arena, map, "bleu", score.score);
     Tree *orders = tree_new(arena, TREE_LIST, LOC_NONE);
-    for (int n = 0; n < BLEU_ORDERS; n++) {
-        Tree *value = tree_new(arena, TREE_FLOAT, LOC_NONE);
-        value->real = score.precision[n];
-        tree_append(arena, orders, NULL, LOC_NONE, value);
-    }
+    for (int n = 0; n < BLEU_ORDERS; n++)
+        tree_add_real(arena, orders, score.precision[n]);
     tree_append(arena, map, "bleu_precisions", LOC_NONE, orders);
     tree_put_real(arena, map, "brevity_penalty", score.penalty);
     tree_put_string(arena, map, "bleu_signature", signature(e));

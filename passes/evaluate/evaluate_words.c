@@ -23,7 +23,7 @@ typedef struct Words {
     int64_t samples;
     EndingScore *endings; /* by sample; NULL: the data set's texts have none */
     int right, bytes;     /* their columns */
-    Tally wrong;          /* the tokens of endings that are not right */
+    Tally others;         /* the tokens of endings that are not right */
     RowScore *scores;     /* of the rows of one run */
     int64_t capacity;
 } Words;
@@ -51,7 +51,7 @@ static Status add_rows(void *self, const Fetch *what, const float *const *values
         const RowScore *score = &words->scores[i];
         const bool right =
             !words->endings || ((const int32_t *)columns[words->right])[i / each];
-        TRY(evaluation_add_scored(e, right ? &e->total : &words->wrong, sample, score,
+        TRY(evaluation_add_scored(e, right ? &e->total : &words->others, sample, score,
                                   values[0] + i * e->classes, labels[i], diag));
         if (!words->endings) continue;
         words->endings[sample].loss += score->loss;
@@ -179,13 +179,13 @@ Status evaluate_words(Evaluation *e, Diag *diag) {
     TRY(objective_begin(&masked, e->ctx, e->model, diag));
     if (words.right >= 0 && words.bytes >= 0)
         words.endings = ARENA_ARRAY(e->ctx->arena, EndingScore, (size_t)e->data->count);
-    tally_open(&words.wrong, e->ctx->arena, e->classes, e->words);
+    tally_open(&words.others, e->ctx->arena, e->classes, e->words);
     Status status = run_words(&words, &masked, diag);
     objective_end(&masked);
     free(words.scores);
     TRY(status);
     if (e->ctx->plan) return STATUS_OK;
-    if (e->total.rows == 0 && words.wrong.rows > 0)
+    if (e->total.rows == 0 && words.others.rows > 0)
         return step_fail_option(
             e->ctx, "limit|data", diag,
             "data set \"%s\": expected a right ending among the first "

@@ -45,11 +45,7 @@ Status label_thresholds_store(const double *thresholds, int64_t labels, Model *m
     Arena *arena = model->arena;
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     Tree *list = tree_put_list(arena, map, "thresholds");
-    for (int64_t l = 0; l < labels; l++) {
-        Tree *value = tree_new(arena, TREE_FLOAT, LOC_NONE);
-        value->real = thresholds[l];
-        tree_append(arena, list, NULL, LOC_NONE, value);
-    }
+    for (int64_t l = 0; l < labels; l++) tree_add_real(arena, list, thresholds[l]);
     char hash[HASH_TEXT_BYTES];
     model_content_hash(model, hash);
     tree_put_string(arena, map, "model", hash);

@@ -51,9 +51,7 @@ static void record_matrix(const Spectra *s, const Node *user, const Storage *sto
     for (int64_t i = 0; i < kept; i++) {
         const double place_of =
             kept > 1 ? (double)i * (double)(count - 1) / (double)(kept - 1) : 0;
-        Tree *value = tree_new(arena, TREE_FLOAT, LOC_NONE);
-        value->real = sigma[llround(place_of)];
-        tree_append(arena, list, NULL, LOC_NONE, value);
+        tree_add_real(arena, list, sigma[llround(place_of)]);
     }
 }
 

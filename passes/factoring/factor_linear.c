@@ -85,6 +85,12 @@ static void choose_given(Run *r, int64_t rank) {
     }
 }
 
+/* Sizes after this step are guesses of a plan. */
+static void note_guess(Run *r) {
+    tree_put_bool(r->ctx->arena, r->ctx->record, "approximate", true);
+    r->ctx->guessed = true;
+}
+
 /* Energy needs the weights: a plan takes the largest rank that could come of it. */
 static void guess_ranks(Run *r, Diag *diag) {
     for (int i = 0; i < r->f.count; i++)
@@ -92,8 +98,7 @@ static void guess_ranks(Run *r, Diag *diag) {
     option_warn(&r->ctx->source, "energy", diag,
                 "planned without weights, with the largest ranks that can come of it; "
                 "parameters and bytes after this step are upper bounds");
-    tree_put_bool(r->ctx->arena, r->ctx->record, "approximate", true);
-    r->ctx->guessed = true;
+    note_guess(r);
 }
 
 /* A ranking over all matrices needs them: a plan spreads the ranks. */
@@ -101,8 +106,7 @@ static void warn_spread(Run *r, Diag *diag) {
     option_warn(&r->ctx->source, r->options->share > 0 ? "share" : NULL, diag,
                 "planned without weights, as if all matrices kept the same share; a run "
                 "keeps the bound as well, but sizes after this step are approximate");
-    tree_put_bool(r->ctx->arena, r->ctx->record, "approximate", true);
-    r->ctx->guessed = true;
+    note_guess(r);
 }
 
 /* Decomposes; `phases`: how many more times that happens, this time included. */

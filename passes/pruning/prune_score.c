@@ -151,11 +151,8 @@ Tree *prune_scores_tree(const Prune *p, Arena *arena) {
         tree_append(arena, list, NULL, LOC_NONE, map);
         if (!block->scores) continue;
         Tree *scores = tree_new(arena, TREE_LIST, LOC_NONE);
-        for (int64_t u = 0; u < block->parts.units; u++) {
-            Tree *item = tree_new(arena, TREE_FLOAT, LOC_NONE);
-            item->real = block->scores[u];
-            tree_append(arena, scores, NULL, LOC_NONE, item);
-        }
+        for (int64_t u = 0; u < block->parts.units; u++)
+            tree_add_real(arena, scores, block->scores[u]);
         tree_append(arena, map, "scores", LOC_NONE, scores);
     }
     return list;

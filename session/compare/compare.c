@@ -112,12 +112,6 @@ static void add_int(Arena *arena, Tree *list, int64_t value) {
     tree_append(arena, list, NULL, LOC_NONE, item);
 }
 
-static void add_real(Arena *arena, Tree *list, double value) {
-    Tree *item = tree_new(arena, TREE_FLOAT, LOC_NONE);
-    item->real = value;
-    tree_append(arena, list, NULL, LOC_NONE, item);
-}
-
 static void add_text(Arena *arena, Tree *list, const char *value) {
     if (value)
         tree_add_string(arena, list, value);
@@ -155,8 +149,8 @@ static void put_sizes(Arena *arena, Tree *map, const Comparison *it) {
     put_ints(arena, sizes, "parameters", a->parameters, b->parameters);
     put_ints(arena, sizes, "bytes", a->bytes, b->bytes);
     Tree *flops = tree_put_list(arena, sizes, "flops");
-    add_real(arena, flops, a->flops);
-    add_real(arena, flops, b->flops);
+    tree_add_real(arena, flops, a->flops);
+    tree_add_real(arena, flops, b->flops);
     put_ints(arena, sizes, "peak_bytes", a->peak_bytes, b->peak_bytes);
     put_ints(arena, sizes, "file_bytes", it->file_bytes[0], it->file_bytes[1]);
 }

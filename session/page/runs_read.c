@@ -151,11 +151,7 @@ static Status read_run(Run *run, Arena *arena, const char *file, Diag *diag) {
 /* ---- names ---- */
 
 static const char *short_name(Arena *arena, const char *file) {
-    size_t end = strlen(file);
-    while (end > 1 && file[end - 1] == '/') end--;
-    size_t start = end;
-    while (start > 0 && file[start - 1] != '/') start--;
-    const char *name = arena_strndup(arena, file + start, end - start);
+    const char *name = path_base(arena, file);
     const char *dot = strrchr(name, '.');
     return dot && dot > name ? arena_strndup(arena, name, (size_t)(dot - name)) : name;
 }

@@ -1,6 +1,7 @@
 /* Reports as rows: which columns there are, and what stands in each cell. */
 #include "session/report/report_table.h"
 
+#include "io/files/path.h"
 #include "ir/name_map.h"
 #include "passes/evaluate/metric.h"
 #include "session/report/report_read.h"
@@ -51,7 +52,7 @@ static ReportCell cell_number(Arena *arena, double number) {
 
 /* Name of a report: its file's, without folder and ending. */
 static const char *report_name(Arena *arena, const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = path_base(arena, path);
     const size_t length = strlen(name);
     return length > 5 && text_ends_with(name, ".json")
                ? arena_strndup(arena, name, length - 5)

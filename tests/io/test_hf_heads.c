@@ -200,8 +200,9 @@ static void others(void **state) {
 static void other_labels(void **state) {
     Fixture *f = *state;
     write_folder(f, "bert", "", (const char *[]){NULL});
-    expect_loaded(f, "{\"num_labels\": 5}",
-                  "classifier.bias: is of another number of labels: its head is left out");
+    expect_loaded(
+        f, "{\"num_labels\": 5}",
+        "classifier.bias: is of another number of labels: its head is left out");
     const Storage *weight = graph_storage(f->model->graph, "classifier.weight");
     assert_int_equal(weight->tensor.dim[0], 5);
     expect_same(f, "bert.pooler.dense.weight", "bert.pooler.dense.weight");
