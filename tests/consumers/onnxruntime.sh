@@ -69,9 +69,9 @@ END
 
 # The time that is left of a model at half of the work.
 onnx_time() { # MODEL PASSES
-    local half
-    "$COMPRESS" convert "$1" "$work/whole.onnx" --quiet && half=$(compressed "$1" "$2") &&
-        "$COMPRESS" convert "$half" "$work/half.onnx" --quiet &&
+    local smaller
+    "$COMPRESS" convert "$1" "$work/whole.onnx" --quiet && smaller=$(compressed "$1" "$2") &&
+        "$COMPRESS" convert "$smaller" "$work/half.onnx" --quiet &&
         "$COMPRESS" ir "$1" | node "$modules/random_inputs.mjs" "$work/in.safetensors" 128 1 &&
         node "$modules/ort_time.mjs" "$work/whole.onnx" "$work/half.onnx" "$work/in.safetensors" 1000
 }
@@ -160,9 +160,9 @@ if [ -n "$released" ]; then
         onnx "$model" "$released/$model"
         onnx "$model, pruned" "$released/$model" "$prune"
     done
-    half='prune_heads: {score: magnitude, keep: 6}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
+    halved='prune_heads: {score: magnitude, keep: 6}, prune_ffn: {score: magnitude, keep_ratio: 0.5}'
     for bits in int8 int4; do onnx "gte-small, $bits" "$released/gte-small" "quantize: {dtype: $bits}"; done
     line "onnxruntime: gte-small, int8 rows" onnx_outputs "$released/gte-small" 'quantize: {dtype: int8, activations: int8}' 0.1 rows
     line "onnxruntime: gte-small, int8 dynamic" onnx_outputs "$released/gte-small" 'quantize: {dtype: int8, activations: int8}' 0.2 dynamic
-    line "onnxruntime: gte-small, time at half the work" onnx_time "$released/gte-small" "$half"
+    line "onnxruntime: gte-small, time at half the work" onnx_time "$released/gte-small" "$halved"
 fi
