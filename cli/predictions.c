@@ -3,6 +3,7 @@
 #include "cli/predictions.h"
 
 #include "io/datasets/class_names.h"
+#include "ir/class_name.h"
 #include "passes/evaluate/label_thresholds.h"
 #include "passes/evaluate/span_search.h"
 
@@ -30,7 +31,7 @@ static int64_t largest(const float *row, int64_t classes) {
 }
 
 static const char *name_of(const Sample *s, int64_t label) {
-    return label_name(s->all->model, label, s->arena);
+    return class_name(s->all->model->config, label, s->arena);
 }
 
 /* ---- classes ---- */

@@ -8,7 +8,7 @@
 #include "io/files/file.h"
 #include "io/files/yaml.h"
 #include "session/recipe_document.h"
-#include "session/reuse/step_store.h"
+#include "session/units.h"
 
 #include <string.h>
 

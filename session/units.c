@@ -1,8 +1,10 @@
 /* Numbers with units: see units.h. */
 #include "session/units.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *text_grouped(Arena *arena, int64_t value) {
@@ -46,4 +48,20 @@ const char *text_seconds(Arena *arena, double seconds) {
     if (whole < 3600) return arena_printf(arena, "%ld:%02ld", whole / 60, whole % 60);
     return arena_printf(arena, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60,
                         whole % 60);
+}
+
+bool size_parse(const char *text, int64_t *out) {
+    static const char UNITS[] = "KMGT";
+    char *end;
+    errno = 0;
+    double number = strtod(text, &end);
+    if (end == text || errno != 0 || !(number >= 0)) return false;
+    const char *unit = *end ? strchr(UNITS, *end) : NULL;
+    const bool thousands = unit && strcmp(end + 1, "B") == 0;
+    for (int i = 0; unit && i <= unit - UNITS; i++) number *= thousands ? 1000 : 1024;
+    if (unit) end += thousands ? 2 : 1;
+    if (unit && strcmp(end, "iB") == 0) end += 2;
+    if (*end || number > 9e18) return false;
+    *out = (int64_t)number;
+    return true;
 }

@@ -3,6 +3,7 @@
 
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "ir/class_name.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +33,6 @@ Status class_names_check(const StringList *names, Loc at, const char *key, Diag 
     return STATUS_OK;
 }
 
-/* LABEL_0 and so on is what transformers writes where nobody named them. */
-static bool is_generic(const char *name) {
-    const size_t length = strlen("LABEL_");
-    return strncmp(name, "LABEL_", length) == 0 && name[length] &&
-           name[length + strspn(name + length, "0123456789")] == 0;
-}
-
 Status class_names_of(StringList *out, const Tree *config, const char *path, Arena *arena,
                       Diag *diag) {
     const Tree *map = tree_get(config, "id2label");
@@ -57,7 +51,7 @@ Status class_names_of(StringList *out, const Tree *config, const char *path, Are
                              "'%.64s'",
                              map->count - 1, value->key);
         names[label] = value->string;
-        named |= !is_generic(value->string);
+        named |= !class_name_is_generic(value->string);
     }
     if (named) *out = (StringList){names, map->count};
     return STATUS_OK;
@@ -69,9 +63,10 @@ bool class_names_given(const Tree *config) {
     if ((names && names->kind != TREE_MAP) || (labels && labels->kind != TREE_MAP))
         return true;
     for (const Tree *name = names ? names->first : NULL; name; name = name->next)
-        if (name->kind != TREE_STRING || !is_generic(name->string)) return true;
+        if (name->kind != TREE_STRING || !class_name_is_generic(name->string))
+            return true;
     for (const Tree *label = labels ? labels->first : NULL; label; label = label->next)
-        if (!is_generic(label->key)) return true;
+        if (!class_name_is_generic(label->key)) return true;
     return false;
 }
 

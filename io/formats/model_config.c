@@ -3,6 +3,7 @@
 
 #include "io/families/family.h"
 #include "io/formats/hf.h"
+#include "ir/class_name.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -164,7 +165,7 @@ static void put_labels(Arena *arena, Tree *config, int64_t count) {
         Tree *made = tree_put_map(arena, config, "id2label");
         for (int64_t i = 0; i < count; i++)
             tree_put_string(arena, made, arena_printf(arena, "%lld", (long long)i),
-                            arena_printf(arena, "LABEL_%lld", (long long)i));
+                            class_name_generic(i, arena));
         names = made;
     }
     if (tree_get_nonnull(config, "label2id") || names->kind != TREE_MAP) return;

@@ -5,6 +5,7 @@
 #include "io/gguf/few_bits.h"
 #include "io/gguf/outline.h"
 #include "io/gguf/tokens.h"
+#include "ir/class_name.h"
 #include "ir/mapped.h"
 #include "ir/resident.h"
 
@@ -267,18 +268,11 @@ static const BlockType *most_type(const Export *e) {
 
 /* Names of classes in their order, as the configuration has them. */
 static void put_labels(const Export *e, GgufWriter *writer, const Model *model) {
-    const Tree *names = tree_get_nonnull(model->config, "id2label");
     const int64_t count = e->outline.labels;
     if (!count || count > 1 << 20) return;
     const char **labels = ARENA_ARRAY(e->arena, const char *, (size_t)count);
-    for (int64_t i = 0; i < count; i++) {
-        char key[24];
-        snprintf(key, sizeof key, "%lld", (long long)i);
-        const Tree *name = names ? tree_get(names, key) : NULL;
-        labels[i] = name && name->kind == TREE_STRING
-                        ? name->string
-                        : arena_printf(e->arena, "LABEL_%lld", (long long)i);
-    }
+    for (int64_t i = 0; i < count; i++)
+        labels[i] = class_name(model->config, i, e->arena);
     gguf_put_texts(writer, "bert.classifier.output_labels", labels, count);
 }
 

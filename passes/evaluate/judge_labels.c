@@ -1,5 +1,6 @@
 /* Judge of several labels: logits [N, labels] against labels f32 of the same shape, 0
  * or 1. A label is predicted where its probability reaches its threshold. */
+#include "ir/class_name.h"
 #include "passes/evaluate/evaluation.h"
 #include "passes/evaluate/label_metrics.h"
 #include "passes/evaluate/label_thresholds.h"
@@ -124,11 +125,9 @@ static double labels_metric(const void *self, Metric metric) {
 
 /* Name of a label: the model's where somebody gave it one, else the data set's. */
 static const char *name_of(const Evaluation *e, int64_t label) {
-    Arena *arena = e->ctx->arena;
-    const char *name = label_name(e->model, label, arena);
-    const char *generic = arena_printf(arena, "LABEL_%lld", (long long)label);
+    const char *name = class_name(e->model->config, label, e->ctx->arena);
     const bool named = e->data->class_names && label < e->data->classes;
-    return named && strcmp(name, generic) == 0 ? e->data->class_names[label] : name;
+    return named && class_name_is_generic(name) ? e->data->class_names[label] : name;
 }
 
 static Status labels_end(void *self, Evaluation *e, Tree *record, Diag *diag) {

@@ -1,9 +1,9 @@
 /* Judge of words with labels: logits [N, T, classes] against labels i32[T], INDEX_SKIP
  * where a token has none. A sample's labelled tokens are its words; entities are found in
  * their labels (entities.h). */
+#include "ir/class_name.h"
 #include "passes/evaluate/entities.h"
 #include "passes/evaluate/evaluation.h"
-#include "passes/evaluate/label_thresholds.h"
 
 typedef struct TokenLabels {
     EntityTags tags;
@@ -29,7 +29,8 @@ static Status tokens_begin(void *self, Evaluation *e, Diag *diag) {
     const bool named = e->data->class_names && e->data->classes == e->classes;
     const char **names = ARENA_ARRAY(arena, const char *, (size_t)e->classes);
     for (int64_t c = 0; c < e->classes; c++)
-        names[c] = named ? e->data->class_names[c] : label_name(e->model, c, arena);
+        names[c] =
+            named ? e->data->class_names[c] : class_name(e->model->config, c, arena);
     entity_tags_read(&t->tags, arena, names, e->classes);
     t->entities = ARENA_ARRAY(arena, LabelCounts, (size_t)t->tags.type_count);
     t->labels = ARENA_ARRAY(arena, int32_t, (size_t)e->data->max_tokens);

@@ -55,10 +55,3 @@ Status label_thresholds_store(const double *thresholds, int64_t labels, Model *m
 float label_probability(float logit) {
     return (float)(1 / (1 + exp(-(double)logit)));
 }
-
-const char *label_name(const Model *model, int64_t label, Arena *arena) {
-    const Tree *names = tree_get(model->config, "id2label");
-    const Tree *name = tree_get(names, arena_printf(arena, "%lld", (long long)label));
-    if (name && name->kind == TREE_STRING) return name->string;
-    return arena_printf(arena, "LABEL_%lld", (long long)label);
-}

@@ -28,8 +28,4 @@ Status label_thresholds_store(const double *thresholds, int64_t labels, Model *m
 /* The probability of a label: 1 / (1 + exp(-logit)). */
 float label_probability(float logit);
 
-/* Name of a label or class, by the model's id2label; else LABEL_0 and so on, in the
- * arena. */
-const char *label_name(const Model *model, int64_t label, Arena *arena);
-
 #endif

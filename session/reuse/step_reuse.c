@@ -5,6 +5,7 @@
 #include "io/files/file.h"
 #include "session/reuse/run_checkpoint.h"
 #include "session/reuse/step_key.h"
+#include "session/units.h"
 
 #include <string.h>
 

@@ -297,19 +297,3 @@ void step_store_clear(StepStore *store) {
     }
     arena_destroy(arena);
 }
-
-bool size_parse(const char *text, int64_t *out) {
-    static const char UNITS[] = "KMGT";
-    char *end;
-    errno = 0;
-    double number = strtod(text, &end);
-    if (end == text || errno != 0 || !(number >= 0)) return false;
-    const char *unit = *end ? strchr(UNITS, *end) : NULL;
-    const bool thousands = unit && strcmp(end + 1, "B") == 0;
-    for (int i = 0; unit && i <= unit - UNITS; i++) number *= thousands ? 1000 : 1024;
-    if (unit) end += thousands ? 2 : 1;
-    if (unit && strcmp(end, "iB") == 0) end += 2;
-    if (*end || number > 9e18) return false;
-    *out = (int64_t)number;
-    return true;
-}

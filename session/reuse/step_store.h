@@ -62,8 +62,4 @@ void step_store_clear(StepStore *store);
  * keep[0..count). */
 void hashed_files_remove(const char *folder, const char *const *keep, int count);
 
-/* Reads a size: "500M", "10G", "1.5T", units of 1024, which "MiB" says as well; "60MB",
- * of 1000; or bytes. False when it is not one. */
-bool size_parse(const char *text, int64_t *out);
-
 #endif

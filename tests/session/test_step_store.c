@@ -341,27 +341,12 @@ static void test_read_only(void **state) {
     place_close(&place);
 }
 
-static void test_sizes(void **state) {
-    (void)state;
-    int64_t bytes = 0;
-    assert_true(size_parse("1", &bytes) && bytes == 1);
-    assert_true(size_parse("500M", &bytes) && bytes == 500LL << 20);
-    assert_true(size_parse("1.5G", &bytes) && bytes == 3LL << 29);
-    assert_true(size_parse("2T", &bytes) && bytes == 2LL << 40);
-    assert_true(size_parse("80MiB", &bytes) && bytes == 80LL << 20);
-    assert_true(size_parse("60MB", &bytes) && bytes == 60000000);
-    static const char *const wrong[] = {"",     "G", "-1", "1GG", "1 G", "nan",  "inf",
-                                        "1e30", "x", "1B", "1iB", "1Mi", "1MBB", "1MBiB"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_false(size_parse(wrong[i], &bytes));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_entries),       cmocka_unit_test(test_models),
         cmocka_unit_test(test_state),         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_eviction),      cmocka_unit_test(test_others_files),
         cmocka_unit_test(test_beside_others), cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_read_only),     cmocka_unit_test(test_sizes)};
+        cmocka_unit_test(test_read_only)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
