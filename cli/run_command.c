@@ -202,12 +202,25 @@ static Status check_flags(const Flags *flags, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Warns of an output whose name says that it holds something else. */
+static void warn_of_ending(const char *path, Diag *diag) {
+    static const char *const ENDINGS[] = {".json", ".jsonl", ".ndjson", ".csv",
+                                          ".tsv",  ".txt",   ".npz",    ".npy"};
+    for (size_t i = 0; path && i < sizeof ENDINGS / sizeof *ENDINGS; i++)
+        if (text_ends_with(path, ENDINGS[i]))
+            diag_warn(diag, LOC_NONE, "--output",
+                      "%s becomes a file of safetensors; --json prints predictions as "
+                      "lines of JSON",
+                      path);
+}
+
 /* Checks the place of the results: it is none of what is read. */
 static Status check_output(Arena *arena, const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;
     const char *items[] = {cli->args[0], flags->input, flags->jsonl, flags->tokenizer};
     const StringList read = {items, sizeof items / sizeof *items};
     TRY(output_check(arena, "--output", flags->output, diag));
+    warn_of_ending(flags->output, diag);
     if (flags->force) return STATUS_OK;
     TRY(output_replace_check("--output", flags->output, OUTPUT_TENSORS, &flags->image,
                              diag));
