@@ -144,7 +144,7 @@ static void describe_node(const Inspection *it, Text *text, const Node *node) {
 /* One line for a place: its nodes with matrices, those between stages left out. */
 static void print_place(const Inspection *it, const char *stack, int layer) {
     Text text = {0};
-    int plain = 0; /* ops on tensors: see io/onnx/lift_plain.h */
+    int plain = 0; /* ops on tensors: see io/onnx/lift/lift_plain.h */
     for (const Node *node = it->model->graph->first; node; node = node->next) {
         if (!node->stack || node->layer != layer || strcmp(node->stack, stack) != 0 ||
             node->role == ROLE_MERGE_OUT)

@@ -1,6 +1,6 @@
 /* ONNX as a format of models. */
-#include "io/onnx/onnx_file.h"
 #include "io/onnx/onnx_read.h"
+#include "io/onnx/write/onnx_file.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #ifndef COMPRESS_IO_ONNX_ONNX_FORM_H
 #define COMPRESS_IO_ONNX_ONNX_FORM_H
 
-#include "io/onnx/onnx_build.h"
+#include "io/onnx/write/onnx_build.h"
 
 /* Element type (ONNX_F32, ...) and shape of a tensor's initialiser in a form. */
 int32_t onnx_form_type(const Tensor *tensor, OnnxForm form);

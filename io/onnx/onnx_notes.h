@@ -19,8 +19,8 @@
 #ifndef COMPRESS_IO_ONNX_ONNX_NOTES_H
 #define COMPRESS_IO_ONNX_ONNX_NOTES_H
 
-#include "io/onnx/net.h"
-#include "io/onnx/onnx_graph.h"
+#include "io/onnx/net/net.h"
+#include "io/onnx/write/onnx_graph.h"
 
 /* Adds the notes to a file's messages, whose graph is there; none where the file lacks
  * weights of the model (exits that are left out). Fails with STATUS_MEMORY. */

@@ -11,8 +11,8 @@
 #include "io/files/path.h"
 #include "io/formats/assets.h"
 #include "io/formats/model_config.h"
-#include "io/onnx/onnx_file.h"
 #include "io/onnx/onnx_read.h"
+#include "io/onnx/write/onnx_file.h"
 #include "io/tokenizers/tokenizer.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef COMPRESS_TESTS_ONNX_NODE_TESTS_H
 #define COMPRESS_TESTS_ONNX_NODE_TESTS_H
 
-#include "io/onnx/eval.h"
+#include "io/onnx/net/eval.h"
 
 #include <stdio.h>
 

@@ -7,8 +7,8 @@
 #include "exec/ops.h"
 #include "io/files/file.h"
 #include "io/formats/load.h"
-#include "io/onnx/onnx_file.h"
 #include "io/onnx/proto.h"
+#include "io/onnx/write/onnx_file.h"
 
 static inline Model *load_model(const char *from) {
     Diag *diag = diag_create();

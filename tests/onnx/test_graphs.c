@@ -3,8 +3,8 @@
 #include "onnx_file.h"
 #include "onnx_scratch.h"
 
-#include "io/onnx/onnx_build.h"
 #include "io/onnx/onnx_read.h"
+#include "io/onnx/write/onnx_build.h"
 #include "tests/support/configured.h"
 #include "tests/support/reference.h"
 

@@ -5,8 +5,8 @@
 #include "onnx_file.h"
 #include "onnx_scratch.h"
 
-#include "io/onnx/lift_match.h"
-#include "io/onnx/lift_plain.h"
+#include "io/onnx/lift/lift_match.h"
+#include "io/onnx/lift/lift_plain.h"
 #include "ir/irtext.h"
 #include "ir/random.h"
 #include "ir/rewrite.h"

@@ -5,8 +5,8 @@
 #include "onnx_scratch.h"
 
 #include "io/formats/hf.h"
-#include "io/onnx/onnx_build.h"
 #include "io/onnx/onnx_read.h"
+#include "io/onnx/write/onnx_build.h"
 #include "ir/irtext.h"
 #include "ir/rewrite.h"
 #include "ir/storage.h"

@@ -1,0 +1,25 @@
+/* Onnx file: a model, or a part of it, as one ONNX file. */
+#ifndef COMPRESS_IO_ONNX_WRITE_ONNX_FILE_H
+#define COMPRESS_IO_ONNX_WRITE_ONNX_FILE_H
+
+#include "io/formats/format.h"
+#include "io/onnx/write/onnx_graph.h"
+
+/* What the options of an output say: those of ONNX, and whether to compute in f16. */
+const OnnxOptions *onnx_options(const WriteOptions *options);
+bool onnx_in_half(const WriteOptions *options);
+
+/* Whether a model has a form in ONNX; shapes suffice. Fails with STATUS_MODEL, naming the
+ * node. */
+Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag);
+
+/* What is put behind a path to name the file beside it. */
+#define ONNX_BESIDE "_data"
+
+/* Writes one part of a model, computed in f16 where `half`, to a file, and where its
+ * weights take more than options->external_above, those to `path`_data beside it. Adds to
+ * `written`. Fails with STATUS_IO, STATUS_MODEL, STATUS_MEMORY. */
+Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
+                       const OnnxOptions *options, Written *written, Diag *diag);
+
+#endif

@@ -1,0 +1,62 @@
+/* Onnx graph: which nodes of a model a file's graph has, and its inputs and outputs. */
+#ifndef COMPRESS_IO_ONNX_WRITE_ONNX_GRAPH_H
+#define COMPRESS_IO_ONNX_WRITE_ONNX_GRAPH_H
+
+#include "io/onnx/write/onnx_export.h"
+
+/* What early exits become. */
+typedef enum OnnxExits {
+    ONNX_EXITS_OUTPUTS, /* outputs of their own, all computed */
+    ONNX_EXITS_NESTED,  /* one If in the other: what lies behind an exit is computed only
+                           where the model's rule does not leave there */
+    ONNX_EXITS_NONE     /* left out */
+} OnnxExits;
+
+/* How values become numbers of 8 bits in front of products (act=i8). */
+typedef enum OnnxActivations {
+    ONNX_ACTIVATIONS_DYNAMIC, /* DynamicQuantizeLinear: one scale for all of them */
+    ONNX_ACTIVATIONS_ROWS     /* one for each row, as this program computes */
+} OnnxActivations;
+
+/* How weights of 8 bits stand in products with such values. */
+typedef enum OnnxBytes {
+    ONNX_BYTES_UNSIGNED, /* without a sign: onnxruntime is exact on every processor */
+    ONNX_BYTES_SIGNED    /* as they are: faster with VNNI, wrong sums without */
+} OnnxBytes;
+
+typedef struct OnnxOptions {
+    int exits;              /* OnnxExits */
+    int activations;        /* OnnxActivations */
+    int bytes;              /* OnnxBytes */
+    bool cache;             /* states of decoders come in and go out */
+    int64_t external_above; /* bytes from which weights stand in a file beside */
+} OnnxOptions;
+
+/* Their rows and defaults. */
+extern const Field ONNX_FIELDS[];
+extern const OnnxOptions ONNX_DEFAULTS;
+
+/* Which part of a model a file holds. */
+typedef enum OnnxPart {
+    ONNX_WHOLE,
+    ONNX_ENCODER, /* of an encoder-decoder model: source to states */
+    ONNX_DECODER  /* states and the target so far to logits, with states if `cache` */
+} OnnxPart;
+
+/* Appends the operators of a part of a model with its inputs and outputs, named as
+ * Hugging Face's exporter names them. The graph's nodes are numbered; x->b, x->graph and
+ * x->values are set. The model passed onnx_check. */
+void onnx_export_part(OnnxExport *x, const Model *model, OnnxPart part,
+                      const OnnxOptions *options);
+
+/* Whether a decoder is written with its states. */
+bool onnx_is_cached(const Graph *graph, const OnnxOptions *options);
+
+/* Whether every state of a decoder has a layer of its own. Fails with STATUS_MODEL. */
+Status onnx_check_states(const Graph *graph, Diag *diag);
+
+/* Layer behind the others, whose keys of no bytes tell how long a text is by now where no
+ * layer has keys; -1 where some layer has. */
+int onnx_length_layer(const Graph *graph);
+
+#endif
