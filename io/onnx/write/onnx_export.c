@@ -10,7 +10,7 @@ static const struct {
     OnnxOp *write;
 } OPS[] = {
 #define ONNX_OP(name) {#name, onnx_op_##name},
-#include "io/onnx/onnx_ops.def"
+#include "io/onnx/write/onnx_ops.def"
 #undef ONNX_OP
 };
 

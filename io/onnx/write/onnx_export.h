@@ -1,7 +1,7 @@
 /* Onnx export: a graph of the IR as ONNX operators, node by node.
  *
- * Every op has a function that appends its operators (io/onnx/ops_*.c, listed in
- * io/onnx/onnx_ops.def). What they share is here: values by node, lengths and positions,
+ * Every op has a function that appends its operators (io/onnx/write/ops_*.c, listed in
+ * io/onnx/write/onnx_ops.def). What they share is here: values by node, lengths and positions,
  * and the states that a decoder takes in and hands out when it writes text token by
  * token. Patterns are those that PyTorch's exporter writes, which onnxruntime fuses. */
 #ifndef COMPRESS_IO_ONNX_WRITE_ONNX_EXPORT_H
@@ -42,7 +42,7 @@ typedef struct OnnxExport {
 typedef const char *OnnxOp(OnnxExport *x, const Node *node);
 
 #define ONNX_OP(name) OnnxOp onnx_op_##name;
-#include "io/onnx/onnx_ops.def"
+#include "io/onnx/write/onnx_ops.def"
 #undef ONNX_OP
 
 /* The function of an op by name, NULL when it has no form in ONNX. */
