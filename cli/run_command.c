@@ -1,7 +1,7 @@
 /* compress run: a model's outputs for named inputs, texts or images; compress tokenize.
  */
 #include "cli/command.h"
-#include "cli/predictions.h"
+#include "cli/prediction_lines.h"
 #include "cli/progress.h"
 #include "exec/linalg/blas.h"
 #include "exec/ops.h"
@@ -136,10 +136,13 @@ static Status write_results(const Execution *run, const NamedTensor *tensors, in
     for (int i = 0; i < count && !path; i++)
         if (strcmp(tensors[i].name, OUTPUT_LOGITS) == 0 ||
             strcmp(tensors[i].name, OUTPUT_EMBEDDING) == 0) {
-            const Predictions predictions = {run->model,     &tensors[i].tensor,
-                                             run->samples,   &run->texts,
-                                             run->tokenizer, exits};
-            return predictions_print(run->arena, &predictions, flags->json, diag);
+            Predictions predictions = {.model = run->model,
+                                       .logits = &tensors[i].tensor,
+                                       .samples = run->samples,
+                                       .texts = &run->texts,
+                                       .tokenizer = run->tokenizer,
+                                       .exits = exits};
+            return prediction_lines_print(run->arena, &predictions, flags->json, diag);
         }
     TRY(safetensors_write(path, tensors, count, diag));
     for (int i = 0; i < count; i++) {
@@ -234,9 +237,8 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
     TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
     if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
     const Task task = graph_task(run->model->graph);
-    const char *output = task == TASK_EMBED ? OUTPUT_EMBEDDING : OUTPUT_LOGITS;
-    if (!flags->output &&
-        !(predictions_known(task) && graph_output(run->model->graph, output)))
+    const char *output = predictions_output(task);
+    if (!flags->output && !(output && graph_output(run->model->graph, output)))
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --output FILE: what the model gives is not printed");
     if (!flags->output && task == TASK_LABEL_TOKENS && flags->image.count > 0)

@@ -35,13 +35,13 @@
  * and may use the same model as long as none changes or frees it. What runs models runs
  * side by side: compress_run, compress_prepare, compress_run_prepared, compress_write,
  * compress_copy_writer, compress_generate and compress_prepare_writer once they have read
- * the tokenizer; and beside these one at a time of compress_load, compress_save,
- * compress_inspect. compress_apply, compress_run_recipe and compress_add_plugin set what
- * is the process's: they wait until no other call runs, and calls that begin meanwhile
- * wait for them, so that a callback must not wait for another thread's call. Each call
- * has threads of its own: who answers several requests at once gives each context its
- * share of the processors, and all that run at a time no more than OpenBLAS was built
- * for, 64 or 128.
+ * the tokenizer, compress_predict of texts once its runner has; and beside these one at a
+ * time of compress_load, compress_save, compress_inspect. compress_apply,
+ * compress_run_recipe and compress_add_plugin set what is the process's: they wait until
+ * no other call runs, and calls that begin meanwhile wait for them, so that a callback
+ * must not wait for another thread's call. Each call has threads of its own: who answers
+ * several requests at once gives each context its share of the processors, and all that
+ * run at a time no more than OpenBLAS was built for, 64 or 128.
  *
  * This header is all that the shared library exports. What a version promises:
  * docs/compatibility.md. */
@@ -105,14 +105,15 @@ COMPRESS_API const char *compress_messages(const CompressContext *context);
  * that made the call, and call no function of the library but compress_version and
  * compress_status_text: another ends with COMPRESS_USAGE.
  *
- * The pieces are, of compress_run and compress_run_prepared, 16 samples for each thread;
- * of compress_generate and compress_write, a token that is made and 256 of the prompt; of
- * compress_apply and compress_run_recipe, a step, after the last of which they ask as
- * well, and within steps that train or go over data, the batches that a thread takes at a
- * time. Steps that do neither mostly do not ask before they end. Nobody asks while files
- * are read and written, steps are planned, weights are packed, outputs are handed over:
- * compress_load, compress_save, compress_inspect, compress_add_plugin, compress_prepare,
- * compress_prepare_writer and compress_copy_writer cannot be cancelled. */
+ * The pieces are, of compress_run, compress_run_prepared and compress_predict, 16 samples
+ * for each thread; of compress_generate and compress_write, a token that is made and 256
+ * of the prompt; of compress_apply and compress_run_recipe, a step, after the last of
+ * which they ask as well, and within steps that train or go over data, the batches that a
+ * thread takes at a time. Steps that do neither mostly do not ask before they end. Nobody
+ * asks while files are read and written, steps are planned, weights are packed, outputs
+ * are handed over: compress_load, compress_save, compress_inspect, compress_add_plugin,
+ * compress_prepare, compress_prepare_writer and compress_copy_writer cannot be cancelled.
+ */
 COMPRESS_API void compress_watch(CompressContext *context, void *self,
                                  void (*progress)(void *self, int64_t done, int64_t total,
                                                   const char *text),
@@ -242,6 +243,30 @@ COMPRESS_API CompressStatus compress_run_prepared(CompressContext *context,
                                                   const CompressTensor *inputs,
                                                   size_t count, CompressTensor **outputs,
                                                   size_t *output_count);
+
+/* What to predict: a text, a pair of texts, or an image. */
+typedef struct CompressSample {
+    const char *text;
+    const char *pair;  /* the second text of a pair; NULL = a text alone */
+    const char *image; /* path of a PNG or JPEG; then the others are NULL */
+} CompressSample;
+
+/* What a model says of samples, all texts or all images, as `compress run --json` tells
+ * it: a JSON list of a map for each, with the sample as `input` and by the model's task
+ * `label`, `score` and `scores` (a class), `labels` and `scores` (several labels),
+ * `values`, `words` with a `label` each, `answer` and `score` (pairs of a question and a
+ * text), `score`, or `embedding`; to be freed with compress_free_text. Texts of more
+ * tokens than the model has positions are cut, with a warning. `options` is a map in
+ * YAML, NULL = none: tokenizer, a path, and preprocessor, that of a
+ * preprocessor_config.json, for models that have none in them. The runner keeps the
+ * tokenizer of its first call with texts. Fails with COMPRESS_USAGE where there is none,
+ * COMPRESS_MODEL for a model that says none of these, that takes other samples, or whose
+ * names of classes do not fit, COMPRESS_FORMAT for a text that is not UTF-8, and as
+ * compress_run. */
+COMPRESS_API CompressStatus compress_predict(CompressContext *context,
+                                             CompressRunner *runner,
+                                             const CompressSample *samples, size_t count,
+                                             const char *options, char **json);
 
 /* Frees a runner. NULL is allowed. */
 COMPRESS_API void compress_free_runner(CompressRunner *runner);

@@ -2,8 +2,7 @@
 #include "exec/run/params.h"
 #include "exec/run/reserve.h"
 #include "session/file_batches.h"
-#include "session/graph_results.h"
-#include "session/library.h"
+#include "session/library_runner.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +86,8 @@ struct CompressRunner {
     const Forward *first; /* NULL = it is not ready */
     Forward **idle;       /* those that no call has */
     int idle_count, count;
+    Tokenizer *tokenizer; /* of predictions; NULL = not read yet */
+    char *tokenizer_path; /* "" = the model's own */
     pthread_mutex_t lock; /* of these */
 };
 
@@ -94,6 +95,8 @@ static void runner_close(CompressRunner *runner) {
     for (int i = 0; i < runner->idle_count; i++) forward_close(runner->idle[i]);
     free(runner->idle);
     free(runner->nodes);
+    tokenizer_destroy(runner->tokenizer);
+    free(runner->tokenizer_path);
     model_destroy(runner->model);
     pthread_mutex_destroy(&runner->lock);
 }
@@ -151,9 +154,8 @@ static Status compute(const LibraryCall *call, CompressRunner *runner,
     return status;
 }
 
-/* Computes all outputs, which must be real, for samples. */
-static Status run_samples(const LibraryCall *call, CompressRunner *runner,
-                          const Checkpoint *inputs, GraphResults *results) {
+Status runner_compute(GraphResults *results, const LibraryCall *call,
+                      CompressRunner *runner, const Checkpoint *inputs) {
     const Graph *graph = runner->model->graph;
     Batches *data = NULL;
     int64_t sizes[DIM_SYMBOLS];
@@ -170,6 +172,27 @@ static Status run_samples(const LibraryCall *call, CompressRunner *runner,
     if (status == STATUS_OK) status = compute(call, runner, results, data);
     batches_destroy(data);
     return status;
+}
+
+const Model *runner_model(const CompressRunner *runner) {
+    return runner->model;
+}
+
+Tokenizer *runner_tokenizer(CompressRunner *runner, const char **path) {
+    pthread_mutex_lock(&runner->lock);
+    Tokenizer *tokenizer = runner->tokenizer;
+    if (path) *path = runner->tokenizer_path;
+    pthread_mutex_unlock(&runner->lock);
+    return tokenizer;
+}
+
+void runner_keep_tokenizer(CompressRunner *runner, Tokenizer *tokenizer,
+                           const char *path) {
+    const size_t length = strlen(path) + 1;
+    pthread_mutex_lock(&runner->lock);
+    runner->tokenizer = tokenizer;
+    runner->tokenizer_path = memcpy(memory_alloc(length, 1), path, length);
+    pthread_mutex_unlock(&runner->lock);
 }
 
 static Status check_run(const LibraryCall *call, const void *model, const char *name,
@@ -190,7 +213,7 @@ static Status run_inputs(const LibraryCall *call, CompressRunner *runner,
     GraphResults results = {0};
     Checkpoint *given = checkpoint_create("inputs", count);
     Status status = wrap_inputs(given, inputs, (size_t)count, call->diag);
-    if (status == STATUS_OK) status = run_samples(call, runner, given, &results);
+    if (status == STATUS_OK) status = runner_compute(&results, call, runner, given);
     if (status == STATUS_OK)
         status = give_results(&results, outputs, output_count, call->diag);
     graph_results_release(&results);

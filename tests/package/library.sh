@@ -58,6 +58,16 @@ printf 'the king\nand the queen\n' | ./chat "$models/llama_shakespeare.h5" "{tok
 [ "the king
 $(head -1 said)" = "$(cat first.txt)" ] || { cat first.txt said; fail "another conversation"; }
 
+# What the program says of texts the library says, too.
+words=$work/usr/share/compress/recipes/data/authors/vocab.txt
+cc -std=c11 -Wall -Wextra -Werror classify.c $(pkg-config --cflags --libs compress) -o classify
+for i in $(seq 20); do echo "to be or not to be $i"; done >texts
+./classify "$models/bert_authors.h5" "{tokenizer: $words}" <texts | tr -d ' \n' | grep -o '"label":"[^"]*","score":[0-9.]*' >labels
+sed 's/.*/{"text": "&"}/' texts | "$program" run "$models/bert_authors.h5" --tokenizer "$words" --jsonl - --json |
+    grep -o '"label":"[^"]*","score":[0-9.]*' >program_labels
+[ "$(wc -l <labels)" = 20 ] || { cat labels; fail "texts without a class"; }
+cut -d: -f1,2 labels >a && cut -d: -f1,2 program_labels | cmp a - || fail "other classes than the program's"
+
 # Several threads answer at once, in whatever order, what one does.
 cc -std=c11 -Wall -Wextra -Werror serve.c $(pkg-config --cflags --libs compress) -pthread -o serve
 for i in $(seq 40); do echo "$((i % 7 + 2)) 7 5 $((i % 3 + 3))"; done >lines

@@ -1,9 +1,10 @@
 /* Onnx export: a graph of the IR as ONNX operators, node by node.
  *
  * Every op has a function that appends its operators (io/onnx/write/ops_*.c, listed in
- * io/onnx/write/onnx_ops.def). What they share is here: values by node, lengths and positions,
- * and the states that a decoder takes in and hands out when it writes text token by
- * token. Patterns are those that PyTorch's exporter writes, which onnxruntime fuses. */
+ * io/onnx/write/onnx_ops.def). What they share is here: values by node, lengths and
+ * positions, and the states that a decoder takes in and hands out when it writes text
+ * token by token. Patterns are those that PyTorch's exporter writes, which onnxruntime
+ * fuses. */
 #ifndef COMPRESS_IO_ONNX_WRITE_ONNX_EXPORT_H
 #define COMPRESS_IO_ONNX_WRITE_ONNX_EXPORT_H
 

@@ -1,6 +1,5 @@
-/* Predictions: see predictions.h. A task fills in what it says of a sample as a map, and
- * its line is printed from that. */
-#include "cli/predictions.h"
+/* Predictions: see predictions.h. A task fills in what it says of a sample. */
+#include "session/predictions.h"
 
 #include "io/datasets/class_names.h"
 #include "ir/class_name.h"
@@ -14,8 +13,7 @@
 typedef struct Sample {
     Arena *arena; /* of this sample */
     const Predictions *all;
-    const double *threshold; /* multi_label: of every label */
-    int64_t index, width;    /* width: of a row of logits */
+    int64_t index, width; /* width: of a row of logits */
     Tree *map;
 } Sample;
 
@@ -50,11 +48,6 @@ static Status predict_class(const Sample *s, Diag *diag) {
     return STATUS_OK;
 }
 
-static void print_class(const Tree *map, const char *sample) {
-    printf("%.4f  %s  %s\n", tree_get(map, "score")->real, tree_get(map, "label")->string,
-           sample);
-}
-
 /* ---- labels ---- */
 
 typedef struct FoundLabel {
@@ -74,7 +67,7 @@ static Status predict_labels(const Sample *s, Diag *diag) {
     FoundLabel *found = ARENA_ARRAY(s->arena, FoundLabel, (size_t)s->width);
     size_t count = 0;
     for (int64_t l = 0; l < s->width; l++)
-        if ((double)label_probability(row[l]) >= s->threshold[l])
+        if ((double)label_probability(row[l]) >= s->all->threshold[l])
             found[count++] = (FoundLabel){label_probability(row[l]), l};
     qsort(found, count, sizeof *found, likeliest_first);
     Tree *labels = tree_put_list(s->arena, s->map, "labels");
@@ -89,14 +82,6 @@ static Status predict_labels(const Sample *s, Diag *diag) {
     return STATUS_OK;
 }
 
-static void print_labels(const Tree *map, const char *sample) {
-    const Tree *labels = tree_get(map, "labels");
-    for (const Tree *label = labels->first; label; label = label->next)
-        printf("%s%s %.4f", label == labels->first ? "" : ", ",
-               tree_get(label, "label")->string, tree_get(label, "score")->real);
-    printf("%s  %s\n", labels->first ? "" : "-", sample);
-}
-
 /* ---- values ---- */
 
 static Status predict_values(const Sample *s, Diag *diag) {
@@ -107,21 +92,10 @@ static Status predict_values(const Sample *s, Diag *diag) {
     return STATUS_OK;
 }
 
-static void print_values(const Tree *map, const char *sample) {
-    const Tree *values = tree_get(map, "values");
-    for (const Tree *value = values->first; value; value = value->next)
-        printf("%s%.4f", value == values->first ? "" : ", ", value->real);
-    printf("  %s\n", sample);
-}
-
 static Status predict_score(const Sample *s, Diag *diag) {
     (void)diag;
     tree_put_real(s->arena, s->map, "score", row_of(s, s->index)[0]);
     return STATUS_OK;
-}
-
-static void print_score(const Tree *map, const char *sample) {
-    printf("%.4f  %s\n", tree_get(map, "score")->real, sample);
 }
 
 /* ---- words ---- */
@@ -146,15 +120,6 @@ static Status predict_words(const Sample *s, Diag *diag) {
     return STATUS_OK;
 }
 
-static void print_words(const Tree *map, const char *sample) {
-    (void)sample;
-    for (const Tree *word = tree_get(map, "words")->first; word; word = word->next) {
-        const Tree *label = tree_get_nonnull(word, "label");
-        printf("%s\t%s\n", tree_get(word, "word")->string, label ? label->string : "-");
-    }
-    puts("");
-}
-
 /* ---- answers ---- */
 
 /* Most tokens of an answer. */
@@ -168,8 +133,8 @@ static Status predict_answer(const Sample *s, Diag *diag) {
     Span best = {-INFINITY, begin, begin};
     if (begin >= end)
         return diag_fail(diag, STATUS_USAGE, text->at, NULL,
-                         "expected --jsonl with a question as \"text\" and the text "
-                         "that holds its answer as \"text_pair\"");
+                         "expected a pair: a question as \"text\" and the text that "
+                         "holds its answer as \"text_pair\"");
     span_search(&best, z, begin, end, ANSWER_TOKENS);
     Text answer = {0};
     const Status status =
@@ -180,11 +145,6 @@ static Status predict_answer(const Sample *s, Diag *diag) {
     tree_put_real(s->arena, s->map, "score", best.score - (double)z[0] - (double)z[1]);
     text_free(&answer);
     return status;
-}
-
-static void print_answer(const Tree *map, const char *sample) {
-    printf("%.4f  %s  %s\n", tree_get(map, "score")->real,
-           tree_get(map, "answer")->string, sample);
 }
 
 /* ---- embeddings ---- */
@@ -203,32 +163,47 @@ static Status predict_embedding(const Sample *s, Diag *diag) {
 
 /* ---- all of them ---- */
 
-typedef struct TaskPrinter {
+typedef struct TaskPredictor {
     Status (*predict)(const Sample *sample, Diag *diag);
-    void (*print)(const Tree *map, const char *sample); /* NULL = JSON alone */
-    bool texts;                                         /* of texts alone */
-} TaskPrinter;
+    const char *output;
+    bool texts; /* of texts alone */
+} TaskPredictor;
 
-static const TaskPrinter PRINTERS[TASK_COUNT] = {
-    [TASK_CLASSIFY] = {predict_class, print_class, false},
-    [TASK_MULTI_LABEL] = {predict_labels, print_labels, false},
-    [TASK_REGRESS] = {predict_values, print_values, false},
-    [TASK_LABEL_TOKENS] = {predict_words, print_words, true},
-    [TASK_FIND_SPAN] = {predict_answer, print_answer, true},
-    [TASK_CHOOSE] = {predict_score, print_score, false},
-    [TASK_EMBED] = {predict_embedding, NULL, false},
+static const TaskPredictor PREDICTORS[TASK_COUNT] = {
+    [TASK_CLASSIFY] = {predict_class, OUTPUT_LOGITS, false},
+    [TASK_MULTI_LABEL] = {predict_labels, OUTPUT_LOGITS, false},
+    [TASK_REGRESS] = {predict_values, OUTPUT_LOGITS, false},
+    [TASK_LABEL_TOKENS] = {predict_words, OUTPUT_LOGITS, true},
+    [TASK_FIND_SPAN] = {predict_answer, OUTPUT_LOGITS, true},
+    [TASK_CHOOSE] = {predict_score, OUTPUT_LOGITS, false},
+    [TASK_EMBED] = {predict_embedding, OUTPUT_EMBEDDING, false},
 };
 
-bool predictions_known(Task task) {
-    return PRINTERS[task].predict != NULL;
+const char *predictions_output(Task task) {
+    return PREDICTORS[task].output;
 }
 
-/* What the line of any task begins with. */
-static void put_input(Sample *s) {
+Status predictions_prepare(Predictions *predictions, Arena *arena, Diag *diag) {
+    const Task task = graph_task(predictions->model->graph);
+    const Tensor *logits = predictions->logits;
+    const int64_t width = logits->dim[logits->rank - 1];
+    StringList names; /* what is wrong with them is told here */
+    bool stored;
+    if (PREDICTORS[task].texts && !(predictions->texts && predictions->texts->count))
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                         "expected texts: the model speaks of their words");
+    TRY(class_names_of(&names, predictions->model->config, "config.json", arena, diag));
+    if (task != TASK_MULTI_LABEL) return STATUS_OK;
+    double *threshold = ARENA_ARRAY(arena, double, (size_t)width);
+    predictions->threshold = threshold;
+    return label_thresholds_read(threshold, width, &stored, predictions->model, diag);
+}
+
+/* What the map of any task begins with. */
+static void put_input(const Sample *s) {
     const Predictions *all = s->all;
     const UserText *text =
         all->texts && all->texts->count ? &all->texts->items[s->index] : NULL;
-    s->map = tree_new(s->arena, TREE_MAP, LOC_NONE);
     tree_put_string(s->arena, s->map, "input", all->samples[s->index]);
     if (text && text->pair)
         tree_put_string(s->arena, s->map, "input_pair",
@@ -236,53 +211,12 @@ static void put_input(Sample *s) {
     if (all->exits) tree_put_int(s->arena, s->map, "exit_layer", all->exits[s->index]);
 }
 
-/* Texts of a map, which may be anybody's, without what would end a line or do something
- * to a terminal. */
-static void clean_texts(Arena *arena, Tree *tree) {
-    if (tree->kind == TREE_LIST || tree->kind == TREE_MAP)
-        for (Tree *child = tree->first; child; child = child->next)
-            clean_texts(arena, child);
-    if (tree->kind != TREE_STRING) return;
-    char *line = arena_strdup(arena, tree->string);
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
-    tree->string = line;
-}
-
-static Status print_sample(Sample *s, const TaskPrinter *printer, bool json, Diag *diag) {
-    put_input(s);
-    TRY(printer->predict(s, diag));
-    if (!json && printer->print) {
-        clean_texts(s->arena, s->map);
-        printer->print(s->map, tree_get(s->map, "input")->string);
-        return STATUS_OK;
-    }
-    Text line = {0};
-    tree_print_json(&line, s->map, 0);
-    puts(line.data);
-    text_free(&line);
-    return STATUS_OK;
-}
-
-Status predictions_print(Arena *arena, const Predictions *predictions, bool json,
-                         Diag *diag) {
+Status prediction_of(Tree **out, const Predictions *predictions, int64_t sample,
+                     Arena *arena, Diag *diag) {
     const Tensor *logits = predictions->logits;
-    const Task task = graph_task(predictions->model->graph);
-    const TaskPrinter *printer = &PRINTERS[task];
-    const int64_t width = logits->dim[logits->rank - 1];
-    const bool texts = predictions->texts && predictions->texts->count > 0;
-    bool stored;
-    StringList names; /* what is wrong with them is told here */
-    double *threshold = ARENA_ARRAY(arena, double, (size_t)width);
-    TRY(class_names_of(&names, predictions->model->config, "config.json", arena, diag));
-    if (task == TASK_MULTI_LABEL)
-        TRY(label_thresholds_read(threshold, width, &stored, predictions->model, diag));
-    Status status = STATUS_OK;
-    for (int64_t i = 0; i < logits->dim[0] && status == STATUS_OK; i++) {
-        if (printer->texts && !texts) break;
-        Sample sample = {arena_create(), predictions, threshold, i, width, NULL};
-        status = print_sample(&sample, printer, json, diag);
-        arena_destroy(sample.arena);
-    }
-    return status;
+    const Sample s = {arena, predictions, sample, logits->dim[logits->rank - 1],
+                      tree_new(arena, TREE_MAP, LOC_NONE)};
+    put_input(&s);
+    *out = s.map;
+    return PREDICTORS[graph_task(predictions->model->graph)].predict(&s, diag);
 }

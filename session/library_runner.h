@@ -1,0 +1,26 @@
+/* Runners of the library: what else is done with one than compress_run_prepared. */
+#ifndef COMPRESS_SESSION_LIBRARY_RUNNER_H
+#define COMPRESS_SESSION_LIBRARY_RUNNER_H
+
+#include "io/tokenizers/tokenizer.h"
+#include "session/graph_results.h"
+#include "session/library.h"
+
+/* The model as it was made ready. */
+const Model *runner_model(const CompressRunner *runner);
+
+/* All outputs of the model, which must be real, for samples; to be released, also after a
+ * failure. */
+Status runner_compute(GraphResults *results, const LibraryCall *call,
+                      CompressRunner *runner, const Checkpoint *inputs);
+
+/* The tokenizer that the runner keeps, NULL = none yet, and unless `path` is NULL where
+ * it is from, "" = from the model. */
+Tokenizer *runner_tokenizer(CompressRunner *runner, const char **path);
+
+/* Has the runner keep, and own, a tokenizer: once, by a call that does LIBRARY_FILES, of
+ * which one is under way at a time. */
+void runner_keep_tokenizer(CompressRunner *runner, Tokenizer *tokenizer,
+                           const char *path);
+
+#endif
