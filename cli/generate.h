@@ -1,5 +1,6 @@
 /* What the forms of `compress generate` share: one text that is shown while it is made
- * (cli/generate_command.c), and many texts side by side (cli/generate_samples.c). */
+ * (cli/generate_command.c), many texts side by side (cli/generate_samples.c), and
+ * translations (cli/generate_translations.c). */
 #ifndef COMPRESS_CLI_GENERATE_H
 #define COMPRESS_CLI_GENERATE_H
 
@@ -15,6 +16,12 @@ bool generate_asks_samples(const Flags *flags);
 /* Makes what it asks for, and writes it. Fails with STATUS_USAGE, STATUS_MODEL, STATUS_IO
  * and STATUS_FORMAT of --prompts, and STATUS_INTERRUPTED, which leaves no file. */
 Status generate_samples(const Cli *cli, const Model *model, Diag *diag);
+
+/* Translates --prompt, and prints the translation, or the lines of --prompts, and writes
+ * them to --output or prints them: JSON Lines, or in a .txt a line each. Fails with
+ * STATUS_USAGE, and as prompts_read and text_translator_open; STATUS_INTERRUPTED leaves
+ * no file. */
+Status generate_translations(const Cli *cli, const Model *model, Diag *diag);
 
 /* How the flags say to sample. */
 Sampling generate_sampling(const Flags *flags);

@@ -7,8 +7,6 @@
 #include "exec/linalg/blas.h"
 #include "exec/run/reserve.h"
 #include "exec/run/ticker.h"
-#include "io/files/json.h"
-#include "io/files/lines.h"
 #include "io/files/outfile.h"
 #include "session/made_text.h"
 #include "session/output_files.h"
@@ -21,8 +19,6 @@
 #include <time.h>
 
 enum { BATCH = 16 }; /* unless --batch says otherwise */
-
-static const size_t PROMPTS_BYTES_MAX = (size_t)256 << 20;
 
 /* Between two texts of a .txt file. */
 static const char SEPARATOR[] = "<|endoftext|>";
@@ -63,38 +59,11 @@ typedef struct Batch {
 
 /* ---- prompts ---- */
 
-static Status read_json_line(Line *prompt, Arena *arena, Diag *diag) {
-    const TextSpan line = prompt->text;
-    Tree *map;
-    TRY(json_parse_line(&map, arena, prompt->at.file, prompt->at.line, line.text,
-                        line.length, diag));
-    const Tree *text = tree_get_nonnull(map, "prompt");
-    if (!text || text->kind != TREE_STRING)
-        return diag_fail(diag, STATUS_FORMAT, prompt->at, NULL,
-                         "expected a map with \"prompt\", a text");
-    prompt->text = (TextSpan){text->string, strlen(text->string)};
-    return STATUS_OK;
-}
-
-/* Prompts of a file, a line each. */
-static Status read_prompts(Batch *b, const char *path, Diag *diag) {
-    Arena *arena = b->cli->arena;
-    const bool json = text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson");
-    int count;
-    TRY(lines_read(&b->texts, &count, arena, path, PROMPTS_BYTES_MAX, diag));
-    b->count = count;
-    for (int i = 0; i < count && json; i++)
-        TRY(read_json_line(&b->texts[i], arena, diag));
-    if (b->count > 0) return STATUS_OK;
-    return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-                     "expected a prompt on each line, found none");
-}
-
 static Status open_prompts(Batch *b, Diag *diag) {
     const Flags *flags = &b->cli->flags;
     Arena *arena = b->cli->arena;
     if (flags->prompts) {
-        TRY(read_prompts(b, flags->prompts, diag));
+        TRY(prompts_read(&b->texts, &b->count, arena, flags->prompts, diag));
     } else {
         const char *prompt = flags->prompt ? flags->prompt : "";
         b->texts = ARENA_NEW(arena, Line);

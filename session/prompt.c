@@ -2,7 +2,37 @@
 #include "session/prompt.h"
 
 #include "exec/ops.h"
+#include "io/files/json.h"
 #include "io/formats/model_vocabulary.h"
+
+#include <string.h>
+
+static const size_t PROMPTS_BYTES_MAX = (size_t)256 << 20;
+
+static Status read_json_line(Line *prompt, Arena *arena, Diag *diag) {
+    const TextSpan line = prompt->text;
+    Tree *map;
+    TRY(json_parse_line(&map, arena, prompt->at.file, prompt->at.line, line.text,
+                        line.length, diag));
+    const Tree *text = tree_get_nonnull(map, "prompt");
+    if (!text || text->kind != TREE_STRING)
+        return diag_fail(diag, STATUS_FORMAT, prompt->at, NULL,
+                         "expected a map with \"prompt\", a text");
+    prompt->text = (TextSpan){text->string, strlen(text->string)};
+    return STATUS_OK;
+}
+
+Status prompts_read(Line **out, int64_t *count, Arena *arena, const char *path,
+                    Diag *diag) {
+    const bool json = text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson");
+    int lines;
+    TRY(lines_read(out, &lines, arena, path, PROMPTS_BYTES_MAX, diag));
+    *count = lines;
+    for (int i = 0; i < lines && json; i++) TRY(read_json_line(&(*out)[i], arena, diag));
+    if (lines > 0) return STATUS_OK;
+    return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                     "expected a prompt on each line, found none");
+}
 
 Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
                      const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag) {
