@@ -9,6 +9,10 @@
 enum { PROBES_MAX = 1024, SPELLED_MAX = 8, SHOWN_MAX = 64 };
 #define SPLIT_BYTES_MAX (UINT64_C(1) << 32)
 
+/* What stands for a space in front of a word (U+2581). */
+static const char SPACE[] = "\xe2\x96\x81";
+enum { SPACE_BYTES = 3 };
+
 /* --- bytes as characters --- */
 
 /* Whether a byte stands for itself. */
@@ -91,6 +95,21 @@ static Status find_part(int32_t *id, const Bpe *bpe, TextSpan part, Loc at,
                      part.length < SHOWN_MAX ? (int)part.length : SHOWN_MAX, part.text);
 }
 
+static bool begins_with_space(TextSpan text) {
+    return text.length >= SPACE_BYTES && memcmp(text.text, SPACE, SPACE_BYTES) == 0;
+}
+
+static bool ends_with_space(TextSpan text) {
+    return text.length >= SPACE_BYTES &&
+           memcmp(text.text + text.length - SPACE_BYTES, SPACE, SPACE_BYTES) == 0;
+}
+
+/* Notes whether a merge joins words: a token that holds the place between two was made by
+ * a merge just there. */
+static void note_merge(Bpe *bpe, TextSpan left, TextSpan right) {
+    bpe->joins_words |= begins_with_space(right) && !ends_with_space(left);
+}
+
 Status bpe_add(Bpe *bpe, TextSpan left, TextSpan right, Loc at, const char *key,
                Diag *diag) {
     int32_t a, b, whole;
@@ -106,6 +125,7 @@ Status bpe_add(Bpe *bpe, TextSpan left, TextSpan right, Loc at, const char *key,
         return diag_fail(diag, STATUS_FORMAT, at, key,
                          "too many merges share one place in the hash table");
     *slot = (Merge){pair_key(a, b), bpe->merge_count++, whole};
+    note_merge(bpe, left, right);
     return STATUS_OK;
 }
 
@@ -146,6 +166,8 @@ static bool add_splits(Bpe *bpe, const Vocabulary *vocabulary, const bool *joine
         Merge *slot = merge_slot(bpe, pair_key(parts[0], parts[1]));
         if (!slot) return false;
         *slot = (Merge){pair_key(parts[0], parts[1]), bpe->merge_count, scored->id};
+        note_merge(bpe, (TextSpan){token->text, at},
+                   (TextSpan){token->text + at, token->length - at});
     }
     return true;
 }
@@ -317,14 +339,21 @@ static int32_t find_whole(const Bpe *bpe, BpeScratch *scratch, const char *word,
                            scratch->spelled.length);
 }
 
-void bpe_split(const Bpe *bpe, BpeScratch *scratch, const char *word, size_t length,
-               IdList *ids, UnknownChars *unknown) {
-    if (length == 0) return;
-    int32_t whole = bpe->ignore_merges ? find_whole(bpe, scratch, word, length) : -1;
-    if (whole >= 0) {
-        ids_add(ids, whole);
-        return;
-    }
+/* Bytes at the start of a word that no merge joins with what is behind them: tokenizers
+ * of SentencePiece's kind take a whole text for one word, in which "▁" begins the real
+ * ones. */
+static size_t part_length(const Bpe *bpe, const char *word, size_t length) {
+    if (bpe->joins_words || bpe->ignore_merges || bpe->byte_level) return length;
+    const char *at = word;
+    while ((at = memmem(at + 1, length - (size_t)(at + 1 - word), SPACE, SPACE_BYTES)))
+        if (!ends_with_space((TextSpan){word, (size_t)(at - word)}))
+            return (size_t)(at - word);
+    return length;
+}
+
+/* Appends the tokens of a part of a word. */
+static void split_part(const Bpe *bpe, BpeScratch *scratch, const char *word,
+                       size_t length, IdList *ids, UnknownChars *unknown) {
     scratch->count = 0;
     if (bpe->byte_level)
         add_bytes(bpe, scratch, word, length, unknown);
@@ -335,6 +364,20 @@ void bpe_split(const Bpe *bpe, BpeScratch *scratch, const char *word, size_t len
     merge_all(bpe, scratch);
     for (int32_t i = 0; i >= 0; i = scratch->symbols[i].after)
         ids_add(ids, scratch->symbols[i].id);
+}
+
+void bpe_split(const Bpe *bpe, BpeScratch *scratch, const char *word, size_t length,
+               IdList *ids, UnknownChars *unknown) {
+    if (length == 0) return;
+    int32_t whole = bpe->ignore_merges ? find_whole(bpe, scratch, word, length) : -1;
+    if (whole >= 0) {
+        ids_add(ids, whole);
+        return;
+    }
+    for (size_t done = 0, part; done < length; done += part) {
+        part = part_length(bpe, word + done, length - done);
+        split_part(bpe, scratch, word + done, part, ids, unknown);
+    }
 }
 
 void bpe_scratch_free(BpeScratch *scratch) {

@@ -32,6 +32,7 @@ typedef struct Bpe {
     bool byte_fallback; /* characters without a token become their bytes */
     bool fuse_unknown;  /* unknown characters side by side are one token */
     bool ignore_merges; /* a word that is a token stays whole */
+    bool joins_words;   /* a merge puts a "▁" behind another character */
 } Bpe;
 
 /* Characters that had no token. */

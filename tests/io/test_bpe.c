@@ -82,6 +82,13 @@ static void words(void **state) {
 
 enum { TOKENS = 80, LETTERS = 3 };
 
+/* What words are spelt with: one of them is what stands for a space. */
+static const char *const plain_letters[LETTERS] = {"a", "b", "c"};
+static const char *const spaced_letters[LETTERS] = {"a", "b", "\xe2\x96\x81"};
+
+/* The merges that a model has: any; or none that joins two words. */
+typedef enum Joins { JOINS_ANY, JOINS_WITHIN_WORDS } Joins;
+
 typedef struct BpeModel {
     Arena *arena;
     Vocabulary vocabulary;
@@ -118,34 +125,38 @@ static void model_merge(BpeModel *model, int32_t left, int32_t right) {
     diag_destroy(diag);
 }
 
-static bool is_new_merge(const BpeModel *model, int32_t left, int32_t right) {
+static bool is_new_merge(const BpeModel *model, int32_t left, int32_t right,
+                         Joins joins) {
     const Token *tokens = model->vocabulary.tokens;
-    if (tokens[left].length + tokens[right].length > 12) return false;
+    if (tokens[left].length + tokens[right].length > 24) return false;
+    if (joins == JOINS_WITHIN_WORDS && strpbrk(tokens[left].text, "ab") &&
+        !strchr("ab", *tokens[right].text))
+        return false;
     for (int i = 0; i < model->count; i++)
         if (model->merges[i].left == left && model->merges[i].right == right)
             return false;
     return true;
 }
 
-/* Letters a, b, c, then random merges of what there is. They live where they are. */
-static void model_fill(BpeModel *model, uint64_t key, uint64_t merges) {
+/* Letters, then random merges of what there is. They live where they are. */
+static void model_fill(BpeModel *model, uint64_t key, uint64_t merges,
+                       const char *const letters[LETTERS], Joins joins) {
     *model = (BpeModel){.arena = arena_create()};
     vocabulary_create(&model->vocabulary, model->arena, TOKENS);
-    for (int i = 0; i < LETTERS; i++) model_token(model, (char[]){(char)('a' + i), 0});
+    for (int i = 0; i < LETTERS; i++) model_token(model, letters[i]);
     bpe_create(&model->bpe, model->arena, &model->vocabulary, TOKENS);
     model->bpe.unknown = -1;
     for (uint64_t i = 0; i < merges; i++) {
         const uint64_t known = (uint64_t)model->known;
         const int32_t left = (int32_t)(random_u64(key, 2 * i) % known);
         const int32_t right = (int32_t)(random_u64(key, 2 * i + 1) % known);
-        if (is_new_merge(model, left, right)) model_merge(model, left, right);
+        if (is_new_merge(model, left, right, joins)) model_merge(model, left, right);
     }
 }
 
-/* The definition: of the first merge that stands anywhere, the leftmost place. */
-static size_t naive(const BpeModel *model, const char *word, int32_t *ids) {
-    size_t length = strlen(word);
-    for (size_t i = 0; i < length; i++) ids[i] = word[i] - 'a';
+/* The definition: of the first merge that stands anywhere, the leftmost place. `ids` are
+ * the letters of the word and become its tokens. */
+static size_t naive(const BpeModel *model, int32_t *ids, size_t length) {
     for (int m = 0; m < model->count; m++)
         for (size_t i = 0; i + 1 < length; i++) {
             if (ids[i] != model->merges[m].left || ids[i + 1] != model->merges[m].right)
@@ -159,34 +170,51 @@ static size_t naive(const BpeModel *model, const char *word, int32_t *ids) {
     return length;
 }
 
-static void merging(void **state) {
-    (void)state;
+static void check_merging(const char *const letters[LETTERS], Joins joins) {
     BpeScratch scratch = {0};
     IdList ids = {0};
     UnknownChars unknown = {0};
     size_t shorter = 0;
+    int joining = 0; /* models that join words */
     for (uint64_t key = 0; key < 60; key++) {
         BpeModel model;
-        model_fill(&model, key, 10 + key);
+        model_fill(&model, key, 10 + key, letters, joins);
+        joining += model.bpe.joins_words;
         for (uint64_t w = 0; w < 40; w++) {
-            char word[64] = "";
+            Text word = {0};
             int32_t wanted[64];
             size_t length = (size_t)(1 + random_u64(key + 1000, w) % 60);
-            for (size_t i = 0; i < length; i++)
-                word[i] = (char)('a' + random_u64(key * 64 + w, i + 7) % LETTERS);
-            size_t count = naive(&model, word, wanted);
+            for (size_t i = 0; i < length; i++) {
+                wanted[i] = (int32_t)(random_u64(key * 64 + w, i + 7) % LETTERS);
+                text_add(&word, "%s", letters[wanted[i]]);
+            }
+            size_t count = naive(&model, wanted, length);
             ids.count = 0;
-            bpe_split(&model.bpe, &scratch, word, length, &ids, &unknown);
+            bpe_split(&model.bpe, &scratch, word.data, word.length, &ids, &unknown);
             assert_int_equal(ids.count, count);
             assert_memory_equal(ids.items, wanted, count * sizeof *wanted);
             shorter += length - count;
+            text_free(&word);
         }
         arena_destroy(model.arena);
     }
     assert_true(shorter > 10000); /* there was something to merge */
+    assert_int_equal(joining > 50, letters == spaced_letters && joins == JOINS_ANY);
     assert_int_equal(unknown.count, 0);
     free(ids.items);
     bpe_scratch_free(&scratch);
+}
+
+static void merging(void **state) {
+    (void)state;
+    check_merging(plain_letters, JOINS_ANY);
+}
+
+/* Words within a text, which merges join, or do not. */
+static void merging_words(void **state) {
+    (void)state;
+    check_merging(spaced_letters, JOINS_ANY);
+    check_merging(spaced_letters, JOINS_WITHIN_WORDS);
 }
 
 /* A word of a million characters takes no time worth naming. */
@@ -196,7 +224,7 @@ static void long_word(void **state) {
     BpeModel model;
     char *word = malloc(LENGTH);
     memset(word, 'a', LENGTH);
-    model_fill(&model, 0, 0);
+    model_fill(&model, 0, 0, plain_letters, JOINS_ANY);
     model_merge(&model, 0, 0); /* aa */
     model_merge(&model, LETTERS, LETTERS);
     model_merge(&model, LETTERS + 1, LETTERS + 1);
@@ -214,9 +242,8 @@ static void long_word(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_chars),
-        cmocka_unit_test(words),
-        cmocka_unit_test(merging),
+        cmocka_unit_test(byte_chars), cmocka_unit_test(words),
+        cmocka_unit_test(merging),    cmocka_unit_test(merging_words),
         cmocka_unit_test(long_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
