@@ -2,6 +2,7 @@
 #include "ir/status.h"
 
 #include "ir/arena.h"
+#include "ir/text.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -153,24 +154,27 @@ void diag_place(Diag *diag, Loc at, const char *key) {
 
 /* ---- printing ---- */
 
-/* Prints text that may come from a damaged file: control characters are shown as \xNN
- * and further lines are indented, so that no line can pass for a message of its own.
- * Words of more than `most` bytes end in "...". */
+/* Prints text that may come from a damaged file: control characters, and bytes that are
+ * no UTF-8, are shown as \xNN, and further lines are indented, so that no line can pass
+ * for a message of its own. Words of more than `most` bytes end in "...". */
 static void print_safe(FILE *out, const char *text, size_t most, bool lines) {
     size_t length = 0; /* of the word, a name say, that is printed */
-    for (const char *p = text; *p; p++) {
-        const unsigned char byte = (unsigned char)*p;
-        length = byte == ' ' || byte == '\n' ? 0 : length + 1;
-        if (length > most && (byte & 0xc0) != 0x80) {
+    for (size_t bytes; *text; text += bytes) {
+        const unsigned char byte = (unsigned char)*text;
+        const bool ends = byte == ' ' || byte == '\n';
+        const int whole = utf8_bytes(text);
+        bytes = whole > 0 ? (size_t)whole : 1;
+        if (!ends && length >= most) {
             fputs("...", out);
-            while (p[1] && p[1] != ' ' && p[1] != '\n') p++;
+            bytes = strcspn(text, " \n");
         } else if (byte == '\n' && lines) {
             fputs("\n        ", out);
-        } else if (byte < 0x20 || byte == 0x7f) {
+        } else if (byte < 0x20 || byte == 0x7f || whole == 0) {
             fprintf(out, "\\x%02x", byte);
         } else {
-            fputc(byte, out);
+            fwrite(text, 1, bytes, out);
         }
+        length = ends ? 0 : length + bytes;
     }
 }
 

@@ -76,6 +76,9 @@ static void test_diag(void **state) {
     diag_fail(diag, STATUS_FORMAT, LOC_NONE, "a\nb", "x\x1b[31m\nerror: forged");
     assert_printed(diag, "error: a\\x0ab: x\\x1b[31m\n        error: forged\n");
     diag_clear(diag);
+    diag_fail(diag, STATUS_IO, LOC_FILE("\xff/\xc3\xa9"), NULL, "\xe2\x82 \xed\xa0\x80");
+    assert_printed(diag, "\\xff/\xc3\xa9: error: \\xe2\\x82 \\xed\\xa0\\x80\n");
+    diag_clear(diag);
     diag_place(diag, at, "passes[2]");
     diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL, "first");
     diag_place(diag, at, "passes[2]");

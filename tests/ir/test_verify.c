@@ -160,7 +160,7 @@ static const struct {
      "error: fn: %6 knobs: expected one of relu, gelu, tanh, found choice number 3\n"},
     {break_input_name, "error: $: an input's name must have 1 to 512 bytes of UTF-8\n"},
     {break_input_twice, "error: $x: another input has the same name\n"},
-    {break_utf8, "error: $\xff"
+    {break_utf8, "error: $\\xff"
                  ": an input's name must have 1 to 512 bytes of UTF-8\n"},
     {break_leaf_order, "error: %2 linear: operand 1 is not a node above it\n"},
     {break_input_order,
