@@ -13,11 +13,30 @@
 
 enum { USUAL_THREADS_MOST = 128 }; /* where the library does not tell */
 
-static void hold_library(void) {
-    openblas_set_num_threads(1);
+/* The number that the library goes by, which is in no header of it; NULL = hidden. */
+extern int blas_cpu_number __attribute__((weak));
+
+enum { BY_OPENMP = 2 };
+
+bool blas_by_openmp(void) {
+    return openblas_get_parallel() == BY_OPENMP;
 }
 
-/* A fork ends the library's threads, and the next call would start them again. */
+/* A fork ends the library's own threads, and openblas_set_num_threads would start them
+ * again, and end the program by SIGINT where the system gives none: the number alone is
+ * set, and threads are started by the product that wants them. Where they are OpenMP's
+ * the library asks OpenMP for the number as well. */
+static void set_threads(int threads) {
+    if (&blas_cpu_number && !blas_by_openmp())
+        blas_cpu_number = threads;
+    else
+        openblas_set_num_threads(threads);
+}
+
+static void hold_library(void) {
+    set_threads(1);
+}
+
 void blas_init(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, hold_library);
@@ -33,14 +52,14 @@ void blas_hold(void) {
     pthread_mutex_lock(&held.lock);
     if (held.count++ == 0) {
         held.threads = openblas_get_num_threads();
-        openblas_set_num_threads(1);
+        set_threads(1);
     }
     pthread_mutex_unlock(&held.lock);
 }
 
 void blas_release(void) {
     pthread_mutex_lock(&held.lock);
-    if (--held.count == 0 && held.threads != 1) openblas_set_num_threads(held.threads);
+    if (--held.count == 0 && held.threads != 1) set_threads(held.threads);
     pthread_mutex_unlock(&held.lock);
 }
 

@@ -7,14 +7,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Makes the library single-threaded. Call before any thread uses it, and before the first
- * fork, behind which the library would start its own threads once more, and end the
- * program where it cannot. Further calls do nothing. */
+/* Makes the library single-threaded. Call before any thread uses it. Further calls do
+ * nothing. */
 void blas_init(void);
 
 /* The same for the time of a call of a host's that uses the library as well, and gets
- * back the number of threads that it had with the release. Several threads may hold it:
- * the first and the last count. */
+ * back the number of threads that it had with the release; the threads are started once
+ * the host's own products want them, where a fork has ended them. Several threads may
+ * hold it: the first and the last count. */
 void blas_hold(void);
 void blas_release(void);
 
@@ -23,6 +23,10 @@ void blas_release(void);
  * newer than the library, at a fifth of the speed. Does nothing where OPENBLAS_CORETYPE
  * names kernels, or where the library has one set. Before anything is computed. */
 void blas_suit(const char *core);
+
+/* Whether the library's threads are OpenMP's, of which each thread that calls it has a
+ * number of its own (parallel_alone in exec/run/parallel.h). */
+bool blas_by_openmp(void);
 
 /* Threads that the library has room for, by how it was built: 128 in Debian. With more it
  * warns, and with some hundreds more writes past its tables. */

@@ -4,6 +4,7 @@
 
 #include "session/compress.h"
 #include "tests/support/check.h"
+#include "tests/support/thread_sanitized.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -13,17 +14,6 @@
 /* A language model, and its vocabulary as an option. */
 #define LLAMA "recipes/models/llama_shakespeare.h5"
 #define WORDS "tokenizer: recipes/data/shakespeare/tokenizer.json"
-
-#if defined(__SANITIZE_THREAD__)
-#define THREAD_SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZED true
-#endif
-#endif
-#ifndef THREAD_SANITIZED
-#define THREAD_SANITIZED false
-#endif
 
 /* A context and a model. */
 typedef struct Use {
