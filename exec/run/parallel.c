@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- loops ---- */
@@ -125,17 +126,28 @@ static void find_openmp(void) {
     *(void **)&openmp_threads = dlsym(RTLD_DEFAULT, "omp_get_max_threads");
 }
 
+/* More than OpenMP's notes of a thread, and than what malloc keeps back for requests of
+ * the same size. */
+enum { OPENMP_BYTES = 4096 };
+
+/* OpenMP takes memory at a thread's first call, and ends the program in its own way where
+ * there is none: then ours ends it first. */
+static void set_openmp(int threads) {
+    free(memory_alloc(1, OPENMP_BYTES));
+    set_openmp_threads(threads);
+}
+
 int parallel_alone(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_openmp);
     if (!set_openmp_threads || !openmp_threads) return 1;
     const int threads = openmp_threads();
-    if (threads != 1) set_openmp_threads(1);
+    if (threads != 1) set_openmp(1);
     return threads;
 }
 
 void parallel_together(int threads) {
-    if (threads != 1) set_openmp_threads(threads);
+    if (openmp_threads && openmp_threads() != threads) set_openmp(threads);
 }
 
 /* ---- how many there may be ---- */

@@ -1,6 +1,7 @@
 /* Team: see exec/run/team.h. */
 #include "exec/run/team.h"
 
+#include "exec/linalg/blas.h"
 #include "exec/run/parallel.h"
 #include "ir/arena.h"
 #include "ir/thread.h"
@@ -103,7 +104,7 @@ static void *work(void *self) {
     const Worker worker = *(Worker *)self;
     Team *team = worker.team;
     free(self);
-    parallel_alone();
+    if (blas_by_openmp()) parallel_alone(); /* oneDNN's calls see to it themselves */
     for (uint64_t run = 0;;) {
         run = wait_for(team, &team->runs, run);
         const int members = (int)(run & ((1U << MEMBER_BITS) - 1));

@@ -1,11 +1,20 @@
 /* Loops of parallel_for: every index once, in ranges; loops of several threads at once
- * have threads of their own, loops within a body none. */
+ * have threads of their own, loops within a body none. A thread without memory. */
+#include "exec/linalg/onednn.h"
 #include "exec/run/parallel.h"
+#include "ir/sanitized.h"
 #include "tests/support/check.h"
+#include "tests/support/thread_sanitized.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { LOOPS = 3, THREADS = 3, ALL = LOOPS * THREADS };
 
@@ -91,11 +100,52 @@ static void test_within(void **state) {
     assert_int_equal(parallel_reserve(THREADS), THREADS);
 }
 
+/* Of the process, as far as the calling thread can have it. */
+static void take_all_memory(void) {
+    static void *volatile taken;
+    setrlimit(RLIMIT_AS, &(struct rlimit){1, 1});
+    for (size_t bytes = (size_t)1 << 24; bytes >= 16; bytes /= 2) do
+            taken = malloc(bytes);
+        while (taken);
+}
+
+/* The first that OpenMP hears of the thread. */
+static void *run_alone(void *self) {
+    take_all_memory();
+    parallel_alone();
+    return self;
+}
+
+static void end_without_memory(void) {
+    pthread_t thread;
+    onednn_has(ONEDNN_F32); /* which brings OpenMP along */
+    parallel_alone();
+    if (!freopen("/dev/null", "w", stderr)) _exit(1);
+    if (pthread_create(&thread, NULL, run_alone, NULL) != 0) _exit(1);
+    pthread_join(thread, NULL);
+    _exit(0);
+}
+
+/* OpenMP would end the program with exit code 1. */
+static void test_no_memory(void **state) {
+    (void)state;
+    if (SANITIZED || THREAD_SANITIZED) skip(); /* their memory has no such limit */
+    int how;
+    const pid_t child = fork();
+    if (child == 0) end_without_memory();
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    if (WEXITSTATUS(how) == 0) skip(); /* no OpenMP, or it has one thread */
+    assert_int_equal(WEXITSTATUS(how), status_exit_code(STATUS_MEMORY));
+}
+
 int main(void) {
+    mallopt(M_ARENA_MAX, 1); /* so that one thread can take all memory */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_at_once),
         cmocka_unit_test(test_within),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
