@@ -90,7 +90,7 @@ COMPRESS_API const char *compress_status_text(CompressStatus status);
  * processor is older than what the library is compiled for. To be closed. */
 COMPRESS_API CompressStatus compress_open(CompressContext **out, int threads);
 
-/* Frees the context. Models stay. NULL is allowed. */
+/* Frees the context. Models stay. NULL is allowed. In a callback: nothing is done. */
 COMPRESS_API void compress_close(CompressContext *context);
 
 /* Errors and warnings of the latest call, as lines `file:line:col: error: key: message`
@@ -100,10 +100,14 @@ COMPRESS_API const char *compress_messages(const CompressContext *context);
 
 /* Calls `progress` during long work, at most a few times a second: `done` of `total`
  * units of a step, and a short state as text, which may be "". `cancelled` is asked
- * between pieces of work, which end first, and but for steps no more often: not 0 = the
- * call ends with COMPRESS_INTERRUPTED. Either may be NULL. They are called on the thread
- * that made the call, and call no function of the library but compress_version and
- * compress_status_text: another ends with COMPRESS_USAGE.
+ * between pieces of work, which end first: after each step, and of many pieces in front
+ * of the first one and then of the next as soon as 0.2 seconds have gone by. Not 0 = the
+ * call ends with COMPRESS_INTERRUPTED. Either may be NULL.
+ *
+ * They are called on the thread that made the call, and call no function of the library
+ * but compress_version and compress_status_text: others that return a status end with
+ * COMPRESS_USAGE, and compress_watch, compress_close and what frees a model, runner or
+ * writer do nothing, so that it is still to be freed when the call has ended.
  *
  * The pieces are, of compress_run, compress_run_prepared and compress_predict, 16 samples
  * for each thread; of compress_generate and compress_write, a token that is made and 256
@@ -121,8 +125,9 @@ COMPRESS_API void compress_watch(CompressContext *context, void *self,
 
 /* Calls `handler` when memory for small things runs out, from whatever thread finds out;
  * if it returns, the program ends with the exit code COMPRESS_MEMORY, and nothing is
- * printed. Files being written are left incomplete under temporary names. NULL: one
- * message and that exit code, as without this call. For the whole process. */
+ * printed; it calls nothing of the library. Files being written are left incomplete under
+ * temporary names. NULL: one message and that exit code, as without this call. For the
+ * whole process. */
 COMPRESS_API void compress_on_memory(void (*handler)(void *self), void *self);
 
 /* ---- models ---- */
@@ -146,7 +151,7 @@ COMPRESS_API CompressStatus compress_save(CompressContext *context,
  * NULL. */
 COMPRESS_API CompressModel *compress_copy(const CompressModel *model);
 
-/* Frees a model. NULL is allowed. */
+/* Frees a model. NULL is allowed. In a callback: nothing is done. */
 COMPRESS_API void compress_free_model(CompressModel *model);
 
 /* What a model is made of, as JSON: inputs, outputs, stacks with layers and their nodes,
@@ -268,7 +273,7 @@ COMPRESS_API CompressStatus compress_predict(CompressContext *context,
                                              const CompressSample *samples, size_t count,
                                              const char *options, char **json);
 
-/* Frees a runner. NULL is allowed. */
+/* Frees a runner. NULL is allowed. In a callback: nothing is done. */
 COMPRESS_API void compress_free_runner(CompressRunner *runner);
 
 /* Goes on with a text by a language model that has only a decoder; NULL = "", from the
@@ -322,7 +327,7 @@ COMPRESS_API CompressStatus compress_copy_writer(CompressContext *context,
                                                  CompressWriter *writer,
                                                  CompressWriter **out);
 
-/* Frees a writer. NULL is allowed. */
+/* Frees a writer. NULL is allowed. In a callback: nothing is done. */
 COMPRESS_API void compress_free_writer(CompressWriter *writer);
 
 #ifdef __cplusplus

@@ -45,8 +45,12 @@ void compress_on_memory(void (*handler)(void *self), void *self) {
 static pthread_mutex_t files = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t process = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
-/* A callback that calls again is told so. */
+/* A callback that calls again is told so, and frees nothing that the call may use. */
 static _Thread_local bool in_call;
+
+bool library_in_call(void) {
+    return in_call;
+}
 
 static void lock_for(LibraryWork work) {
     if (work != LIBRARY_COMPUTES) pthread_mutex_lock(&files);
@@ -136,7 +140,7 @@ CompressStatus library_end(LibraryCall *call, Status status) {
     if (out) fclose(out);
     diag_destroy(call->diag);
     arena_destroy(call->arena);
-    uselocale(call->host_locale);
+    library_leave(call);
     blas_release();
     parallel_together(call->host_openmp);
     unlock_for(call->work);
@@ -163,6 +167,7 @@ CompressStatus compress_open(CompressContext **out, int threads) {
     const bool levels = processor_level() != PROCESSOR_AUTO;
     if (!out) return COMPRESS_USAGE;
     *out = NULL;
+    if (in_call) return COMPRESS_USAGE;
     if (threads < 0 || (levels && !processor_has(PROCESSOR_V2))) return COMPRESS_USAGE;
     *out = memory_alloc(1, sizeof **out);
     pthread_mutex_init(&(*out)->lock, NULL);
@@ -171,7 +176,7 @@ CompressStatus compress_open(CompressContext **out, int threads) {
 }
 
 void compress_close(CompressContext *context) {
-    if (!context) return;
+    if (!context || in_call) return;
     pthread_mutex_destroy(&context->lock);
     free(context->messages);
     free(context);
@@ -252,7 +257,8 @@ CompressModel *compress_copy(const CompressModel *model) {
 }
 
 void compress_free_model(CompressModel *model) {
-    if (model) model_destroy(model->model);
+    if (!model || in_call) return;
+    model_destroy(model->model);
     free(model);
 }
 

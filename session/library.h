@@ -51,6 +51,9 @@ bool library_begin(LibraryCall *call, CompressContext *context, LibraryWork work
 /* A call that had to do with files only computes from now on: others may. */
 void library_compute(LibraryCall *call);
 
+/* Whether the calling thread is in a call, and so in a callback of the host. */
+bool library_in_call(void);
+
 /* Around a call of a function of the host: it has its own locale. */
 void library_leave(const LibraryCall *call);
 void library_return(void);

@@ -238,6 +238,11 @@ CompressStatus compress_run(CompressContext *context, const CompressModel *model
     return library_end(&call, status);
 }
 
+static void runner_free(CompressRunner *runner) {
+    runner_close(runner);
+    free(runner);
+}
+
 CompressStatus compress_prepare(CompressContext *context, const CompressModel *model,
                                 CompressRunner **out) {
     LibraryCall call;
@@ -252,7 +257,7 @@ CompressStatus compress_prepare(CompressContext *context, const CompressModel *m
     if (status == STATUS_OK)
         *out = runner;
     else
-        compress_free_runner(runner);
+        runner_free(runner);
     return library_end(&call, status);
 }
 
@@ -271,9 +276,7 @@ CompressStatus compress_run_prepared(CompressContext *context, CompressRunner *r
 }
 
 void compress_free_runner(CompressRunner *runner) {
-    if (!runner) return;
-    runner_close(runner);
-    free(runner);
+    if (runner && !library_in_call()) runner_free(runner);
 }
 
 void compress_free_tensors(CompressTensor *tensors) {

@@ -54,6 +54,11 @@ static void writer_close(CompressWriter *writer) {
     pthread_mutex_destroy(&writer->lock);
 }
 
+static void writer_free(CompressWriter *writer) {
+    writer_close(writer);
+    free(writer);
+}
+
 static void writer_open(CompressWriter *writer, WriterShared *shared, int64_t context) {
     *writer = (CompressWriter){.shared = shared, .context = context};
     pthread_mutex_init(&writer->lock, NULL);
@@ -335,7 +340,7 @@ static Status give_writer(CompressWriter **out, CompressWriter *writer,
     if (status == STATUS_OK)
         *out = writer;
     else
-        compress_free_writer(writer);
+        writer_free(writer);
     return status;
 }
 
@@ -398,7 +403,5 @@ CompressStatus compress_write(CompressContext *context, CompressWriter *writer,
 }
 
 void compress_free_writer(CompressWriter *writer) {
-    if (!writer) return;
-    writer_close(writer);
-    free(writer);
+    if (writer && !library_in_call()) writer_free(writer);
 }

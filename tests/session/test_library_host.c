@@ -1,5 +1,5 @@
-/* The library in hosts that are not as it expects: without threads, with paths
- * that are no text. */
+/* The library in hosts that are not as it expects: without threads, with callbacks
+ * that free what is in use, with paths that are no text. */
 #include "ir/sanitized.h"
 #include "ir/text.h"
 #include "tests/session/library_fixture.h"
@@ -12,6 +12,8 @@
 /* OpenBLAS's, which the host uses as well. */
 void openblas_set_num_threads(int threads);
 int openblas_get_num_threads(void);
+
+#define PRUNE "[prune_ffn: {keep_ratio: 0.5, score: magnitude}]"
 
 /* ---- threads ---- */
 
@@ -57,6 +59,78 @@ static void test_no_threads(void **state) {
 
 #endif
 
+/* ---- callbacks ---- */
+
+/* What a callback frees that the call, or the host behind it, still uses. */
+typedef struct Freed {
+    Use use;
+    CompressRunner *runner;
+    CompressWriter *writer;
+    int times;
+} Freed;
+
+static void free_at_progress(void *self, int64_t done, int64_t total, const char *text) {
+    Freed *freed = self;
+    CompressContext *another;
+    (void)done, (void)total, (void)text;
+    compress_free_writer(freed->writer);
+    compress_free_runner(freed->runner);
+    compress_free_model(freed->use.model);
+    compress_close(freed->use.context);
+    assert_int_equal(compress_open(&another, 1), COMPRESS_USAGE);
+    assert_null(another);
+    freed->times++;
+}
+
+static int free_when_asked(void *self) {
+    free_at_progress(self, 0, 0, "");
+    return 0;
+}
+
+static int free_at_piece(void *self, const char *text) {
+    free_at_progress(self, 0, 0, text);
+    return 0;
+}
+
+/* Calls that need one each of what is freed, and work. */
+static void use_all(Freed *freed) {
+    static const int32_t IDS[17 * 3];
+    const CompressTensor input = {"input_ids", COMPRESS_I32, 2, {17, 3}, IDS};
+    CompressTensor *outputs;
+    size_t count;
+    const Use use = freed->use;
+    assert_int_equal(
+        compress_run_prepared(use.context, freed->runner, &input, 1, &outputs, &count),
+        COMPRESS_OK);
+    compress_free_tensors(outputs);
+    assert_int_equal(compress_write(use.context, freed->writer, "the king",
+                                    "{max_tokens: 5}", free_at_piece, freed, NULL),
+                     COMPRESS_OK);
+    assert_int_equal(compress_apply(use.context, use.model, PRUNE, NULL), COMPRESS_OK);
+    assert_string_equal(compress_messages(use.context), "");
+}
+
+static void test_freed_in_callbacks(void **state) {
+    Freed freed = {.times = 0};
+    CompressContext *const *context = &freed.use.context;
+    (void)state;
+    assert_int_equal(compress_open(&freed.use.context, 2), COMPRESS_OK);
+    assert_int_equal(compress_load(*context, LLAMA, &freed.use.model), COMPRESS_OK);
+    assert_int_equal(compress_prepare(*context, freed.use.model, &freed.runner),
+                     COMPRESS_OK);
+    assert_int_equal(
+        compress_prepare_writer(*context, freed.use.model, "{" WORDS "}", &freed.writer),
+        COMPRESS_OK);
+    compress_watch(*context, &freed, NULL, free_when_asked);
+    use_all(&freed);
+    compress_watch(*context, &freed, free_at_progress, NULL);
+    use_all(&freed);
+    assert_true(freed.times > 4);
+    compress_free_writer(freed.writer);
+    compress_free_runner(freed.runner);
+    use_close(&freed.use);
+}
+
 /* ---- messages ---- */
 
 /* A path may be any bytes; a message is UTF-8. */
@@ -75,6 +149,7 @@ static void test_path_of_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_threads),
+        cmocka_unit_test(test_freed_in_callbacks),
         cmocka_unit_test(test_path_of_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
