@@ -19,14 +19,20 @@
  * raises SIGBUS, as a mapped file does; where a limit of file size (`ulimit -f`) is met,
  * SIGXFSZ is raised unless the host ignores it.
  *
- * For the time of a call the calling thread has the locale "C", and while any call runs
- * OpenBLAS has one thread; then both are what they were. A child of a process that has
- * used the library may use it as well, on threads of its own, if no call was under way at
- * the fork. On processors with AMX the first product of bfloat16 or of bytes asks the
- * system for its registers, for the whole process: sigaltstack then wants 12 KiB. dlclose
- * leaves the library where it is.
+ * For the time of a call the calling thread has the locale "C" and the floating-point
+ * environment that programs start with (rounding to the nearest, no exception traps), and
+ * while any call runs OpenBLAS has one thread; then all are what they were, flags of
+ * floating-point exceptions too. Callbacks have the host's locale and environment. A
+ * child of a process that has used the library may use it as well, on threads of its own,
+ * if no call was under way at the fork. A file of .h5 is read and written by a child of
+ * the process, which is there for a moment: the host may get SIGCHLD, and its waitpid(-1)
+ * a process that it does not know, which does no harm to the call. A thread that calls
+ * has a stack of at least 512 KiB. On processors with AMX the first product of bfloat16
+ * or of bytes asks the system for its registers, for the whole process: sigaltstack then
+ * wants 12 KiB. dlclose leaves the library where it is.
  *
- * Paths are relative to the working directory. Texts are UTF-8 and end with NUL. What a
+ * Paths are relative to the working directory, and may be any bytes. Texts are UTF-8 and
+ * end with NUL; in messages other bytes, as of a path, stand as \xff. What a
  * function gives as `T **out` is the caller's, to be freed as said there; after a failure
  * it is NULL. NULL where something is needed is COMPRESS_USAGE.
  *
@@ -140,9 +146,10 @@ COMPRESS_API CompressStatus compress_load(CompressContext *context, const char *
 
 /* Writes a model; the ending of `path` names the format, "name/" is a Hugging Face
  * folder. `options` is a map in YAML as a recipe's `output:` takes it, without the path
- * ("{dtype: f16}"); NULL = none. What is at `path` is replaced, at once and by all of the
- * new. Fails with COMPRESS_USAGE, COMPRESS_MODEL where the format cannot hold it,
- * COMPRESS_IO. */
+ * ("{dtype: f16}"); NULL = none. A file at `path` is replaced whatever it is, where a
+ * recipe's output replaces model files alone, and a folder that holds such a model and
+ * nothing else; at once and by all of the new. Fails with COMPRESS_USAGE, COMPRESS_MODEL
+ * where the format cannot hold it, COMPRESS_IO. */
 COMPRESS_API CompressStatus compress_save(CompressContext *context,
                                           const CompressModel *model, const char *path,
                                           const char *options);

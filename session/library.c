@@ -76,10 +76,14 @@ static void make_locale(void) {
 
 void library_leave(const LibraryCall *call) {
     uselocale(call->host_locale);
+    fesetenv(&call->host_floats);
 }
 
+/* Numbers are rounded to the nearest and nothing traps, too: threads that a call starts
+ * inherit that. */
 void library_return(void) {
     uselocale(plain_locale);
+    fesetenv(FE_DFL_ENV);
 }
 
 static void tell_progress(void *self, int64_t done, int64_t total, const char *text) {
@@ -115,7 +119,9 @@ bool library_begin(LibraryCall *call, CompressContext *context, LibraryWork work
                           .watch = {call, tell_progress, is_cancelled},
                           .work = work,
                           .host_openmp = openmp,
-                          .host_locale = uselocale(plain_locale)};
+                          .host_locale = uselocale((locale_t)0)};
+    fegetenv(&call->host_floats);
+    library_return();
     return true;
 }
 
@@ -165,13 +171,17 @@ Status library_options(Tree **out, const LibraryCall *call, const char *name,
 
 CompressStatus compress_open(CompressContext **out, int threads) {
     const bool levels = processor_level() != PROCESSOR_AUTO;
+    fenv_t host_floats;
     if (!out) return COMPRESS_USAGE;
     *out = NULL;
     if (in_call) return COMPRESS_USAGE;
     if (threads < 0 || (levels && !processor_has(PROCESSOR_V2))) return COMPRESS_USAGE;
     *out = memory_alloc(1, sizeof **out);
     pthread_mutex_init(&(*out)->lock, NULL);
+    fegetenv(&host_floats);
+    fesetenv(FE_DFL_ENV);
     (*out)->threads = threads_choose(threads);
+    fesetenv(&host_floats);
     return COMPRESS_OK;
 }
 

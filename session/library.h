@@ -6,6 +6,7 @@
 #include "ir/model.h"
 #include "session/compress.h"
 
+#include <fenv.h>
 #include <locale.h>
 #include <pthread.h>
 
@@ -41,6 +42,7 @@ typedef struct LibraryCall {
     /* what the host's thread gets back */
     int host_openmp; /* threads of OpenMP's */
     locale_t host_locale;
+    fenv_t host_floats; /* rounding, exceptions that trap, flags */
 } LibraryCall;
 
 /* Begins a call, as soon as those that run allow; to be ended. The watch refers to
@@ -54,7 +56,8 @@ void library_compute(LibraryCall *call);
 /* Whether the calling thread is in a call, and so in a callback of the host. */
 bool library_in_call(void);
 
-/* Around a call of a function of the host: it has its own locale. */
+/* Around a call of a function of the host: it has its own locale and its own
+ * floating-point environment. */
 void library_leave(const LibraryCall *call);
 void library_return(void);
 

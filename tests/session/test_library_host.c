@@ -1,19 +1,115 @@
-/* The library in hosts that are not as it expects: without threads, with callbacks
- * that free what is in use, with paths that are no text. */
+/* The library in hosts that are not as it expects: with floating-point environments of
+ * their own, without threads, with callbacks that free what is in use, with paths that
+ * are no text. */
 #include "ir/sanitized.h"
 #include "ir/text.h"
 #include "tests/session/library_fixture.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 /* OpenBLAS's, which the host uses as well. */
 void openblas_set_num_threads(int threads);
 int openblas_get_num_threads(void);
 
 #define PRUNE "[prune_ffn: {keep_ratio: 0.5, score: magnitude}]"
+
+/* ---- floats ---- */
+
+/* What a host has set, and how often a callback found it. */
+typedef struct Floats {
+    int rounding, traps; /* traps: exceptions that end the program */
+    int found, others;
+} Floats;
+
+/* Not every processor traps. */
+static void floats_set(Floats *floats) {
+    fesetround(floats->rounding);
+    feenableexcept(floats->traps);
+    floats->traps = fegetexcept();
+}
+
+static bool floats_are(const Floats *floats) {
+    return fegetround() == floats->rounding && fegetexcept() == floats->traps;
+}
+
+static void look_at_progress(void *self, int64_t done, int64_t total, const char *text) {
+    Floats *floats = self;
+    (void)done, (void)total, (void)text;
+    ++*(floats_are(floats) ? &floats->found : &floats->others);
+}
+
+static int look(void *self) {
+    look_at_progress(self, 0, 0, "");
+    return 0;
+}
+
+static int look_at_piece(void *self, const char *text) {
+    look_at_progress(self, 0, 0, text);
+    return 0;
+}
+
+/* All that a host may do with a model, into a file. */
+static void work_into(const char *path, Floats *floats) {
+    CompressWriter *writer;
+    CompressModel *language, *again;
+    Use use;
+    use_open(&use);
+    compress_watch(use.context, floats, look_at_progress, look);
+    assert_int_equal(compress_apply(use.context, use.model, PRUNE, NULL), COMPRESS_OK);
+    assert_int_equal(compress_save(use.context, use.model, path, NULL), COMPRESS_OK);
+    assert_int_equal(compress_load(use.context, path, &again), COMPRESS_OK);
+    assert_int_equal(compress_load(use.context, LLAMA, &language), COMPRESS_OK);
+    assert_int_equal(
+        compress_prepare_writer(use.context, language, "{" WORDS "}", &writer),
+        COMPRESS_OK);
+    assert_int_equal(compress_write(use.context, writer, "the king", "{max_tokens: 5}",
+                                    look_at_piece, floats, NULL),
+                     COMPRESS_OK);
+    compress_free_writer(writer);
+    compress_free_model(language);
+    compress_free_model(again);
+    use_close(&use);
+}
+
+static void assert_same_bytes(const char *a, const char *b) {
+    char command[160];
+    snprintf(command, sizeof command, "cmp %s %s", a, b);
+    assert_int_equal(system(command), 0);
+}
+
+/* However the host rounds and whatever it has trap: the same bytes, and in callbacks and
+ * behind calls it is as it was. */
+static void test_floats(void **state) {
+    static const Floats HOSTS[] = {{FE_TONEAREST, 0, 0, 0},
+                                   {FE_UPWARD, 0, 0, 0},
+                                   {FE_TOWARDZERO, FE_ALL_EXCEPT, 0, 0}};
+    char folder[] = "/tmp/library_XXXXXX", plain[64], path[64];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(plain, sizeof plain, "%s/plain.safetensors", folder);
+    snprintf(path, sizeof path, "%s/other.safetensors", folder);
+    for (size_t i = 0; i < sizeof HOSTS / sizeof *HOSTS; i++) {
+        Floats floats = HOSTS[i];
+        floats_set(&floats);
+        work_into(i == 0 ? plain : path, &floats);
+        const bool kept = floats_are(&floats);
+        fesetenv(FE_DFL_ENV);
+        assert_true(kept);
+        assert_true(floats.found > 2);
+        assert_int_equal(floats.others, 0);
+        if (i > 0) assert_same_bytes(path, plain);
+    }
+    unlink(plain);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
 
 /* ---- threads ---- */
 
@@ -148,6 +244,7 @@ static void test_path_of_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_floats),
         cmocka_unit_test(test_no_threads),
         cmocka_unit_test(test_freed_in_callbacks),
         cmocka_unit_test(test_path_of_bytes),
