@@ -52,6 +52,7 @@ Sampling generate_sampling(const Flags *flags) {
 static Status open_decoder(Generation *g, Diag *diag) {
     const Flags *flags = &g->cli->flags;
     const char *prompt = flags->prompt ? flags->prompt : "";
+    TRY(decoder_check(g->model->graph, diag));
     TRY(user_tokenizer_read(&g->tokenizer, flags->tokenizer, g->model, g->cli->args[0],
                             diag));
     TRY(prompt_tokens(&g->tokens, &g->token_count, g->cli->arena, g->tokenizer,

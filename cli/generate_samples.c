@@ -3,6 +3,7 @@
 #include "cli/generate.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "exec/generate/decode.h"
 #include "exec/generate/samples.h"
 #include "exec/linalg/blas.h"
 #include "exec/run/reserve.h"
@@ -276,6 +277,7 @@ static Status open_batch(Batch *b, Diag *diag) {
     if (output && strcmp(output, "-") == 0) output = NULL;
     b->plain = output && text_ends_with(output, ".txt");
     TRY(check_output(b, output, diag));
+    TRY(decoder_check(b->model->graph, diag));
     TRY(user_tokenizer_read(&b->tokenizer, b->cli->flags.tokenizer, b->model,
                             b->cli->args[0], diag));
     TRY(open_prompts(b, diag));

@@ -70,6 +70,7 @@ static Status writer_of_model(CompressWriter *writer, const LibraryCall *call,
     WriterShared *shared = memory_alloc(1, sizeof *shared);
     shared->model = model_copy(model);
     writer_open(writer, shared, 0);
+    TRY(decoder_check(shared->model->graph, call->diag));
     return user_tokenizer_read(&shared->tokenizer, tokenizer, shared->model, "the model",
                                call->diag);
 }

@@ -348,6 +348,11 @@ static Status open_decoder(Decoder **out, StepGraph *graph, const DecodeOptions 
     return status;
 }
 
+Status decoder_check(Graph *graph, Diag *diag) {
+    const StepGraphOptions how = {.capacity = 1};
+    return step_graph_check(graph, &how, diag);
+}
+
 Status decoder_create(Decoder **out, Graph *graph, const DecodeOptions *options,
                       Diag *diag) {
     StepGraph *steps = NULL;

@@ -19,6 +19,10 @@ typedef struct DecodeOptions {
 
 typedef struct Decoder Decoder;
 
+/* Checks whether a graph can run token by token, before anything else is asked for or
+ * packed. Fails with STATUS_MODEL as decoder_create does, for one token. */
+Status decoder_check(Graph *graph, Diag *diag);
+
 /* Makes a decoder for output `logits` of a graph whose only input is input_ids [N, T] (an
  * attention_mask, if it has one, is all ones). Matrices are copied, so that steps stream
  * them; tables of embeddings and positions are read where the graph has them. Fails with

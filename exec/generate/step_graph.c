@@ -316,7 +316,8 @@ static Status pack_weights(StepGraph *g, Diag *diag) {
 
 /* ---- making ---- */
 
-static Status fill(StepGraph *g, Diag *diag) {
+/* Cuts the graph into steps, all but their weights. */
+static Status cut(StepGraph *g, Diag *diag) {
     const char *ids = g->options.has_source ? "decoder_input_ids" : "input_ids";
     g->logits = graph_output(g->graph, OUTPUT_LOGITS);
     g->ids = graph_find_input(g->graph, ids);
@@ -327,16 +328,29 @@ static Status fill(StepGraph *g, Diag *diag) {
                          ids, g->ids ? OUTPUT_LOGITS : ids);
     TRY(collect_steps(g, diag));
     mark_block(g);
-    TRY(check_plan(g, diag));
-    return pack_weights(g, diag);
+    return check_plan(g, diag);
+}
+
+/* A graph that is not cut yet. */
+static StepGraph *begin(Graph *graph, const StepGraphOptions *options) {
+    StepGraph *g = memory_alloc(1, sizeof *g);
+    *g = (StepGraph){.arena = arena_create(), .graph = graph, .options = *options};
+    atomic_init(&g->references, 1);
+    return g;
+}
+
+Status step_graph_check(Graph *graph, const StepGraphOptions *options, Diag *diag) {
+    StepGraph *g = begin(graph, options);
+    const Status status = cut(g, diag);
+    step_graph_destroy(g);
+    return status;
 }
 
 Status step_graph_create(StepGraph **out, Graph *graph, const StepGraphOptions *options,
                          Diag *diag) {
-    StepGraph *g = memory_alloc(1, sizeof *g);
-    *g = (StepGraph){.arena = arena_create(), .graph = graph, .options = *options};
-    atomic_init(&g->references, 1);
-    const Status status = fill(g, diag);
+    StepGraph *g = begin(graph, options);
+    Status status = cut(g, diag);
+    if (status == STATUS_OK) status = pack_weights(g, diag);
     if (status == STATUS_OK)
         *out = g;
     else

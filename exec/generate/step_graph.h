@@ -91,6 +91,10 @@ typedef struct StepGraph {
 Status step_graph_create(StepGraph **out, Graph *graph, const StepGraphOptions *options,
                          Diag *diag);
 
+/* Checks that a graph can be cut into steps, without their weights. Fails as
+ * step_graph_create does, with STATUS_MODEL. */
+Status step_graph_check(Graph *graph, const StepGraphOptions *options, Diag *diag);
+
 /* Another reference; step_graph_destroy drops one. Who runs the steps changes nothing of
  * it, so that several may at once. */
 StepGraph *step_graph_retain(StepGraph *graph);

@@ -278,7 +278,7 @@ static void test_nothing_given(void **state) {
     assert_said(&use, "error: runner: expected one, found NULL");
     assert_int_equal(compress_generate(context, NULL, "a", NULL, &text), COMPRESS_USAGE);
     assert_int_equal(compress_generate(context, use.model, NULL, NULL, &text),
-                     COMPRESS_USAGE); /* it has no tokenizer */
+                     COMPRESS_MODEL); /* it writes no text */
     assert_int_equal(compress_add_plugin(context, NULL), COMPRESS_USAGE);
     assert_null(compress_copy(NULL));
     use_close(&use);

@@ -352,9 +352,32 @@ static void test_generate_refuses(void **state) {
         COMPRESS_USAGE);
     assert_said(&use, "max_tokens");
     assert_null(text);
-    assert_int_equal(compress_generate(use.context, use.model, "a", NULL, &text),
-                     COMPRESS_USAGE); /* it has no tokenizer */
     use_close(&use);
+}
+
+/* That a model writes no text is told before a tokenizer is asked for. */
+static void test_no_writer(void **state) {
+    static const char *const models[] = {BERT, "tests/data/reference/marian"};
+    CompressContext *context;
+    (void)state;
+    assert_int_equal(compress_open(&context, 1), COMPRESS_OK);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        CompressModel *model;
+        CompressWriter *writer;
+        char *text;
+        assert_int_equal(compress_load(context, models[i], &model), COMPRESS_OK);
+        const Use use = {context, model};
+        assert_int_equal(compress_generate(context, model, "a", NULL, &text),
+                         COMPRESS_MODEL);
+        assert_said(&use, "expected a model");
+        assert_null(text);
+        assert_int_equal(compress_prepare_writer(context, model, NULL, &writer),
+                         COMPRESS_MODEL);
+        assert_said(&use, "expected a model");
+        assert_null(writer);
+        compress_free_model(model);
+    }
+    compress_close(context);
 }
 
 /* What was made ready before is used behind it as well. */
@@ -408,7 +431,7 @@ int main(void) {
         cmocka_unit_test(test_runner),        cmocka_unit_test(test_wrong_inputs),
         cmocka_unit_test(test_generate),      cmocka_unit_test(test_writer),
         cmocka_unit_test(test_generate_keys), cmocka_unit_test(test_generate_refuses),
-        cmocka_unit_test(test_fork_ready),
+        cmocka_unit_test(test_fork_ready),    cmocka_unit_test(test_no_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
