@@ -25,11 +25,23 @@ static bool may_write(const char *folder) {
     return access(folder, W_OK | X_OK) == 0;
 }
 
+/* Whether a folder that can be looked at is in no other any more, as a working directory
+ * that was removed. */
+static bool is_removed(const char *folder) {
+    char *real = realpath(folder, NULL);
+    const bool removed = !real && errno == ENOENT;
+    free(real);
+    return removed;
+}
+
 static Status check_writable(const char *what, const char *folder, Diag *diag) {
     if (!path_is_folder(folder))
         return diag_fail(diag, STATUS_IO, LOC_FILE(folder), what,
                          "expected an existing folder, found %s",
                          access(folder, F_OK) == 0 ? "something else" : "nothing");
+    if (is_removed(folder))
+        return diag_fail(diag, STATUS_IO, LOC_FILE(folder), what,
+                         "expected an existing folder, found one that was removed");
     if (!may_write(folder))
         return diag_fail(diag, STATUS_IO, LOC_FILE(folder), what,
                          "the folder is not writable: %s", strerror(errno));

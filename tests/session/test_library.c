@@ -178,6 +178,31 @@ static void test_files(void **state) {
     use_close(&use);
 }
 
+/* A working directory that was removed is no folder to write to. */
+static void test_removed_folder(void **state) {
+    char folder[] = "/tmp/library_XXXXXX";
+    Use use;
+    (void)state;
+    if (THREAD_SANITIZED) skip(); /* whose children may have no threads at all */
+    use_open(&use);
+    assert_non_null(mkdtemp(folder));
+    const pid_t child = fork();
+    if (child == 0) {
+        if (chdir(folder) != 0 || rmdir(folder) != 0) _exit(77);
+        const CompressStatus status =
+            compress_save(use.context, use.model, "small.h5", NULL);
+        const char *said = compress_messages(use.context);
+        _exit(strstr(said, "expected an existing folder, found one that was removed")
+                  ? (int)status
+                  : 78);
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), COMPRESS_IO);
+    use_close(&use);
+}
+
 /* A recipe and the file that it writes. */
 static void test_recipe(void **state) {
     Use use;
@@ -463,6 +488,6 @@ int main(void) {
         cmocka_unit_test(test_callback_calls), cmocka_unit_test(test_broken_options),
         cmocka_unit_test(test_nothing_given),  cmocka_unit_test(test_no_array),
         cmocka_unit_test(test_no_context),     cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_names)};
+        cmocka_unit_test(test_names),          cmocka_unit_test(test_removed_folder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
