@@ -8,6 +8,7 @@
 #include "ir/storage.h"
 #include "passes/fault.h"
 #include "passes/pipeline/inner_step.h"
+#include "passes/pipeline/recipe.h"
 #include "session/compress_plugin.h"
 
 #include <dlfcn.h>
@@ -221,9 +222,11 @@ static Status apply_pass(CompressStep *step, const char *name, const char *optio
                          "expected the name of a pass to apply, found NULL");
     const char *place = arena_printf(arena, "%s in %s", name, step->pass->own->name);
     Tree *tree = NULL;
+    Status status = STATUS_OK;
     if (options)
-        TRY(yaml_parse(&tree, arena, place, options, strlen(options), step->diag));
-    const Status status = inner_step_run(step->ctx, step->model, name, tree, step->diag);
+        status = yaml_parse(&tree, arena, place, options, strlen(options), step->diag);
+    if (status != STATUS_OK) return inner_step_fail(step->ctx, status, step->diag);
+    status = inner_step_run(step->ctx, step->model, name, tree, step->diag);
     list_weights(step);
     return status;
 }
@@ -334,6 +337,9 @@ static Status check_option(const char *path, const CompressPluginPass *pass,
     if (number && bounded && !(row->least <= row->number && row->number <= row->most))
         return bad_plugin(path, diag, pass->name, row->name,
                           "expected a default within its bounds");
+    if (row->kind == COMPRESS_OPTION_FLAG && row->number != 0 && row->number != 1)
+        return bad_plugin(path, diag, pass->name, row->name,
+                          "expected a default of 0 or 1");
     return row->help ? STATUS_OK
                      : bad_plugin(path, diag, pass->name, row->name, "expected help");
 }
@@ -344,6 +350,9 @@ static Status check_pass(const char *path, const CompressPluginPass *passes, int
     if (!is_name(pass->name))
         return bad_plugin(path, diag, pass->name, NULL,
                           "expected a name of lower case, digits and _");
+    if (recipe_reserves(pass->name))
+        return bad_plugin(path, diag, pass->name, NULL,
+                          "expected a name that means nothing else in a list of steps");
     if (pass_find(pass->name))
         return bad_plugin(path, diag, pass->name, NULL, "another pass has this name");
     for (int i = 0; i < index; i++)
@@ -416,7 +425,9 @@ static const CompressPlugin *open_plugin(const char *path, Diag *diag) {
     const CompressPlugin *plugin = ask ? ask() : NULL;
     const bool fits = plugin && plugin->interface >= 1 &&
                       plugin->interface <= COMPRESS_PLUGIN_INTERFACE;
-    if (!fits || !plugin->name || !plugin->version || !plugin->passes) {
+    const bool named =
+        fits && plugin->name && *plugin->name && plugin->version && *plugin->version;
+    if (!named || !plugin->passes) {
         diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
                   "expected a plug-in for interfaces 1 to %d of compress, found %s",
                   COMPRESS_PLUGIN_INTERFACE,

@@ -37,21 +37,37 @@ static void note_applied(PassContext *step, const PassContext *inner,
     if (inner->run_bytes > step->run_bytes) step->run_bytes = inner->run_bytes;
 }
 
+Status inner_step_fail(const PassContext *step, Status status, Diag *diag) {
+    const Loc at = step->source.at;
+    if (at.file && at.line > 0)
+        diag_note(diag, "applied by %s, %s:%d:%d", step->source.key, at.file, at.line,
+                  at.column);
+    else
+        diag_note(diag, "applied by %s", step->source.key);
+    return status;
+}
+
+static Status run_bound(PassContext *step, Model *model, Step *bound, Diag *diag) {
+    const char *name = bound->pass->name;
+    TRY(step_bind(bound, bound->source.options, step->arena, diag));
+    PassContext inner = *step;
+    inner.pass = bound->pass;
+    inner.source = bound->source;
+    inner.record = tree_new(step->arena, TREE_MAP, LOC_NONE);
+    inner.run_bytes = 0;
+    TRY(check_fits(&inner, model, bound->options, diag));
+    TRY(bound->pass->run(&inner, model, bound->options, diag));
+    TRY(check_model(model, name, false, diag));
+    note_applied(step, &inner, bound->options);
+    return STATUS_OK;
+}
+
 Status inner_step_run(PassContext *step, Model *model, const char *name,
                       const Tree *options, Diag *diag) {
     Step bound = {.source = {.at = options ? options->loc : step->source.at,
                              .key = name,
                              .options = options}};
     TRY(find_pass(&bound.pass, step, name, diag));
-    TRY(step_bind(&bound, options, step->arena, diag));
-    PassContext inner = *step;
-    inner.pass = bound.pass;
-    inner.source = bound.source;
-    inner.record = tree_new(step->arena, TREE_MAP, LOC_NONE);
-    inner.run_bytes = 0;
-    TRY(check_fits(&inner, model, bound.options, diag));
-    TRY(bound.pass->run(&inner, model, bound.options, diag));
-    TRY(check_model(model, name, false, diag));
-    note_applied(step, &inner, bound.options);
-    return STATUS_OK;
+    const Status status = run_bound(step, model, &bound, diag);
+    return status == STATUS_OK ? status : inner_step_fail(step, status, diag);
 }

@@ -18,4 +18,8 @@
 Status inner_step_run(PassContext *step, Model *model, const char *name,
                       const Tree *options, Diag *diag);
 
+/* Notes at the latest error, of another pass or its options, which step applies that
+ * pass. Returns `status`. */
+Status inner_step_fail(const PassContext *step, Status status, Diag *diag);
+
 #endif

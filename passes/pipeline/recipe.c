@@ -109,6 +109,15 @@ static const Field *options_of(const Pass *pass) {
     return pass->fields ? pass->fields : NO_FIELDS;
 }
 
+bool recipe_reserves(const char *name) {
+    /* blocks and what a search chooses; and what YAML reads as no text */
+    static const char *const WORDS[] = {"repeat", "choose", "between",
+                                        "null",   "true",   "false"};
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
+        if (strcmp(WORDS[i], name) == 0) return true;
+    return field_find(step_fields, name) != NULL;
+}
+
 /* ---- data sets ---- */
 
 /* Checks that one option of a step names a data set of the recipe. */

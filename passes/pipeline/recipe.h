@@ -77,6 +77,10 @@ Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const cha
  * sets and snapshots, is not looked for. `step` has its pass and source. */
 Status step_bind(Step *step, const Tree *options, Arena *arena, Diag *diag);
 
+/* Whether a name in a list of steps is taken for something else than a pass, a key of a
+ * step say: no recipe can name a pass that is called so. */
+bool recipe_reserves(const char *name);
+
 /* Name that a step gives to a snapshot, NULL when it makes none. */
 const char *recipe_snapshot_made(const Step *step);
 
