@@ -114,9 +114,7 @@ static Status sandbox_status(const Opening *o, SandboxEnd end, const Text *reply
     switch (end) {
     case SANDBOX_DONE: return STATUS_OK;
     case SANDBOX_FAULT: return diag_fail(o->diag, STATUS_FORMAT, at, NULL, "%s", text);
-    case SANDBOX_DIED:
-        return diag_fail(o->diag, STATUS_FORMAT, at, NULL,
-                         "damaged HDF5 file (the reader did not survive it)");
+    case SANDBOX_DIED: return sandbox_died(reply, STATUS_FORMAT, at, "read", o->diag);
     default: return sandbox_fail(end, at, "read", o->diag);
     }
 }
@@ -153,7 +151,10 @@ static Status array_describe(const Opening *o, Job *job) {
     const SandboxLimits limits = {1, 10, (size_t)256 << 20, 1 << 16, true};
     Text reply = {0};
     SandboxEnd end = sandbox_run(&reply, describe_work, job, &limits);
-    if (end == SANDBOX_DONE && reply.length != sizeof job->array) end = SANDBOX_DIED;
+    if (end == SANDBOX_DONE && reply.length != sizeof job->array) {
+        end = SANDBOX_DIED;
+        text_free(&reply);
+    }
     if (end == SANDBOX_DONE) memcpy(&job->array, reply.data, sizeof job->array);
     Status status = sandbox_status(o, end, &reply);
     text_free(&reply);

@@ -30,6 +30,7 @@ typedef struct Shared {
     bool memory; /* there was too little memory for the work */
     bool late;   /* the work took all processor time that it may */
     int cause;   /* errno's value of what kept it from working or replying, 0 = nothing */
+    int crash;   /* the signal of a crash, 0 = none */
 } Shared;
 
 #define FRAME_MAGIC 0x53424f58u
@@ -119,6 +120,7 @@ static void on_crash(int number) {
     /* errno is the thread's own. NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c) */
     crash_shared->memory = errno == ENOMEM;
     crash_shared->late = number == SIGXCPU;
+    crash_shared->crash = number;
     _exit(1);
 }
 
@@ -240,6 +242,8 @@ static pid_t child_start(const int pipe_fd[2], Shared *shared, SandboxWork work,
 typedef struct ChildEnd {
     bool memory; /* killed by the system, or by its own choice (ir/arena.h) */
     bool late;   /* by its alarm */
+    int signal;  /* that ended it, 0 = none */
+    int code;    /* its exit code, if it ended by itself */
 } ChildEnd;
 
 /* Ends the child, `running` where it may still be: it was late, or has sent all of its
@@ -252,7 +256,20 @@ static ChildEnd child_end(pid_t child, bool running) {
     const int signal = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
     const bool chosen =
         WIFEXITED(how) && WEXITSTATUS(how) == status_exit_code(STATUS_MEMORY);
-    return (ChildEnd){.memory = signal == SIGKILL || chosen, .late = signal == SIGALRM};
+    return (ChildEnd){.memory = signal == SIGKILL || chosen,
+                      .late = signal == SIGALRM,
+                      .signal = signal,
+                      .code = WIFEXITED(how) ? WEXITSTATUS(how) : 0};
+}
+
+/* Says how a child died: by a signal, by itself, or with what is no reply. */
+static void say_death(Text *reply, const ChildEnd *ended, int crash, bool closed) {
+    const int signal = ended->signal ? ended->signal : crash;
+    text_free(reply);
+    if (signal)
+        text_add(reply, "was ended by signal %d, %s", signal, strsignal(signal));
+    else if (closed)
+        text_add(reply, "ended with exit code %d and no whole reply", ended->code);
 }
 
 static SandboxEnd sandbox_child(Text *reply, const int pipe_fd[2], Shared *shared,
@@ -276,6 +293,7 @@ static SandboxEnd sandbox_child(Text *reply, const int pipe_fd[2], Shared *share
                                  : SANDBOX_DIED;
         if (end != SANDBOX_DONE && (shared->tight || shared->memory))
             end = SANDBOX_MEMORY;
+        if (end == SANDBOX_DIED) say_death(reply, &ended, shared->crash, how.closed);
     }
     close(pipe_fd[0]);
     errno = failure;
@@ -298,7 +316,8 @@ SandboxEnd sandbox_run_beside(Text *reply, SandboxWork work, void (*beside)(void
         end = sandbox_child(reply, pipe_fd, shared, work, beside, state, limits);
     const int failure = errno;
     munmap(shared, sizeof *shared);
-    if (end != SANDBOX_DONE && end != SANDBOX_FAULT) text_free(reply);
+    if (end != SANDBOX_DONE && end != SANDBOX_FAULT && end != SANDBOX_DIED)
+        text_free(reply);
     errno = failure;
     return end;
 }
@@ -323,4 +342,13 @@ Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag) {
     const bool memory = cause == ENOMEM || cause == EAGAIN;
     return diag_fail(diag, memory ? STATUS_MEMORY : STATUS_IO, at, NULL,
                      "cannot run a process to %s the file: %s", doing, strerror(cause));
+}
+
+Status sandbox_died(const Text *how, Status status, Loc at, const char *doing,
+                    Diag *diag) {
+    diag_fail(diag, status, at, NULL, "the process that was to %s the file %s", doing,
+              how->data ? how->data : "sent no reply that can be read");
+    diag_hint(diag, "the file is damaged, or something else ended the process, as "
+                    "valgrind does, which takes more than the process may have");
+    return status;
 }

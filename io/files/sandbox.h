@@ -21,11 +21,11 @@ typedef struct SandboxLimits {
 } SandboxLimits;
 
 typedef enum SandboxEnd {
-    SANDBOX_DONE,   /* the work returned true; the reply is what it appended */
-    SANDBOX_FAULT,  /* the work returned false; the reply is its message */
-    SANDBOX_DIED,   /* the child crashed, or what it sent is no reply; no reply here nor
-                       below */
-    SANDBOX_LATE,   /* it ran into a limit of time */
+    SANDBOX_DONE,  /* the work returned true; the reply is what it appended */
+    SANDBOX_FAULT, /* the work returned false; the reply is its message */
+    SANDBOX_DIED,  /* the child crashed, was ended, or what it sent is no reply; the reply
+                      says how, for sandbox_died. No reply below */
+    SANDBOX_LATE,  /* it ran into a limit of time */
     SANDBOX_MEMORY, /* one of these three, where the process's own limit leaves less
                        address space than `memory`, where the work says so, where small
                        memory ran out (ir/arena.h), or the system killed the child, as it
@@ -58,5 +58,9 @@ void sandbox_prepare(void);
  * was late: STATUS_MEMORY, STATUS_FORMAT for the last, or STATUS_IO for other causes.
  * `doing` is what it was to do: "read". Of other ends it says nothing: STATUS_OK. */
 Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag);
+
+/* Tells of a child that died: how, and what that may come from. Returns `status`. */
+Status sandbox_died(const Text *how, Status status, Loc at, const char *doing,
+                    Diag *diag);
 
 #endif

@@ -171,7 +171,7 @@ static Status file_walk(SetWalk *w) {
     case SANDBOX_DONE: status = sets_receive(w, &reply); break;
     case SANDBOX_FAULT: status = DAMAGED(w, "%s", reply.data ? reply.data : "?"); break;
     case SANDBOX_DIED:
-        status = DAMAGED(w, "damaged HDF5 file (the reader did not survive it)");
+        status = sandbox_died(&reply, STATUS_FORMAT, LOC_FILE(w->path), "read", w->diag);
         break;
     case SANDBOX_LATE:
     case SANDBOX_MEMORY:

@@ -232,8 +232,7 @@ static Status file_write_sets(ModelWriter *w) {
                            "cannot write the file: %s", reply.data ? reply.data : "?");
         break;
     case SANDBOX_DIED:
-        status = diag_fail(w->diag, STATUS_IO, LOC_FILE(w->path), NULL,
-                           "cannot write the file: the writing process ended early");
+        status = sandbox_died(&reply, STATUS_IO, LOC_FILE(w->path), "write", w->diag);
         break;
     case SANDBOX_LATE:
     case SANDBOX_MEMORY:

@@ -93,7 +93,7 @@ fault_of() {
 # runs out within HDF5 or libseccomp: then the file is said to be damaged.
 is_misnamed() {
     [ "$kind" = memory ] && { [ "$code" = 4 ] || [ "$code" = 6 ]; } &&
-        grep -qE 'damaged HDF5 file|not a readable HDF5 file|process ended early|something else' log
+        grep -qE 'damaged HDF5 file|not a readable HDF5 file|process that was to (read|write) the file (was|ended|sent)|something else' log
 }
 
 try() { # NUMBER

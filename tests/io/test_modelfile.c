@@ -478,6 +478,12 @@ static bool work_crash(void *state, Text *reply) {
     return true;
 }
 
+static bool work_ended(void *state, Text *reply) {
+    (void)state, (void)reply;
+    raise(SIGTERM);
+    return true;
+}
+
 static bool work_hang(void *state, Text *reply) {
     volatile int *spin = state;
     (void)reply;
@@ -596,9 +602,16 @@ static void test_sandbox(void **state) {
     assert_string_equal(reply.data, "word");
     text_free(&reply);
     assert_int_equal(sandbox_run(&reply, work_crash, NULL, &limits), SANDBOX_DIED);
+    assert_non_null(strstr(reply.data, "was ended by signal 11, "));
+    text_free(&reply);
+    assert_int_equal(sandbox_run(&reply, work_ended, NULL, &limits), SANDBOX_DIED);
+    assert_non_null(strstr(reply.data, "was ended by signal 15, "));
+    text_free(&reply);
     assert_int_equal(sandbox_run(&reply, work_hang, &spin, &limits), SANDBOX_LATE);
     assert_int_equal(sandbox_run(&reply, work_sleep, NULL, &limits), SANDBOX_LATE);
     assert_int_equal(sandbox_run(&reply, work_exit, NULL, &limits), SANDBOX_DIED);
+    assert_string_equal(reply.data, "ended with exit code 0 and no whole reply");
+    text_free(&reply);
     assert_int_equal(sandbox_run(&reply, work_flood, NULL, &limits), SANDBOX_DIED);
     assert_null(reply.data);
     assert_int_equal(sandbox_run(&reply, work_killed, NULL, &limits), SANDBOX_MEMORY);
@@ -617,6 +630,9 @@ static void test_sandbox(void **state) {
     assert_int_equal(sandbox_fail(SANDBOX_LATE, LOC_FILE("a.h5"), "read", diag),
                      STATUS_FORMAT);
     assert_int_equal(diag_errors(diag), 2);
+    assert_int_equal(sandbox_died(&reply, STATUS_FORMAT, LOC_FILE("a.h5"), "read", diag),
+                     STATUS_FORMAT);
+    assert_int_equal(diag_errors(diag), 3);
     diag_destroy(diag);
     assert_int_equal(sandbox_run(&reply, work_list, NULL, &limits), SANDBOX_DONE);
     assert_string_equal(reply.data, "0 1 2 3 ");
