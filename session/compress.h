@@ -146,8 +146,8 @@ COMPRESS_API CompressStatus compress_load(CompressContext *context, const char *
 
 /* Writes a model; the ending of `path` names the format, "name/" is a Hugging Face
  * folder. `options` is a map in YAML as a recipe's `output:` takes it, without the path
- * ("{dtype: f16}"); NULL = none. A file at `path` is replaced whatever it is, where a
- * recipe's output replaces model files alone, and a folder that holds such a model and
+ * ("{dtype: f16}"); NULL or "" = none. A file at `path` is replaced whatever it is, where
+ * a recipe's output replaces model files alone, and a folder that holds such a model and
  * nothing else; at once and by all of the new. Fails with COMPRESS_USAGE, COMPRESS_MODEL
  * where the format cannot hold it, COMPRESS_IO. */
 COMPRESS_API CompressStatus compress_save(CompressContext *context,
@@ -174,12 +174,15 @@ COMPRESS_API void compress_free_text(char *text);
 
 /* Changes a model by passes. `passes` is YAML: a list of steps as in a recipe ("[prune:
  * {...}]"), or a map with `passes:` and what goes with it (`data:`, `seed:`, `snapshots`
- * of steps); its `model:` and `output:` are left alone, and no checkpoint is kept. Steps
- * are planned before the first one runs. The model takes along what it came without and
- * the data sets have: tokenizer, names of classes, how images are prepared. After a
- * failure the model is as it was. `report`, unless NULL, gets what `compress --report`
- * writes, also after a failure once the passes bind; to be freed with compress_free_text.
- * Fails with COMPRESS_RECIPE and as the passes do. */
+ * of steps, files that it `extends:`). Its `model:` and `output:` are left alone; no
+ * checkpoint is kept and the context has the number of threads: what `checkpoint:`,
+ * `keep:` and `threads:` say otherwise is warned of. Steps are planned before the first
+ * one runs. The model takes along what it came without and the data sets have: tokenizer,
+ * names of classes, how images are prepared. After a failure the model is as it was.
+ * `report`, unless NULL, gets what `compress --report` writes, also after a failure once
+ * the passes bind; to be freed with compress_free_text. Fails with COMPRESS_RECIPE, with
+ * COMPRESS_IO for a file that is extended, with COMPRESS_USAGE for `processor:` as
+ * compress_run_recipe does, and as the passes do. */
 COMPRESS_API CompressStatus compress_apply(CompressContext *context, CompressModel *model,
                                            const char *passes, char **report);
 
@@ -191,11 +194,12 @@ COMPRESS_API CompressStatus compress_add_plugin(CompressContext *context,
                                                 const char *path);
 
 /* Runs a recipe from its file as `compress --recipe` does, without progress: reads its
- * model and data, runs it and writes its outputs. `sets` are `count` changes of the
- * recipe, "key=value" as --set takes them. `out` and `report` may be NULL; else they get
- * the model that came out, and the report as in compress_apply. Fails as the recipe does,
- * and with COMPRESS_USAGE where `processor:` wants a level that this program was not
- * started with: the message names the variables. */
+ * model and data, runs it and writes its outputs; the context has the number of threads.
+ * `sets` are `count` changes of the recipe, "key=value" as --set takes them. `out` and
+ * `report` may be NULL; else they get the model that came out, and the report as in
+ * compress_apply. Fails as the recipe does, and with COMPRESS_USAGE where `processor:`
+ * wants a level that this program was not started with: the message names the variables.
+ */
 COMPRESS_API CompressStatus compress_run_recipe(CompressContext *context,
                                                 const char *path, const char *const *sets,
                                                 size_t count, CompressModel **out,
@@ -284,10 +288,10 @@ COMPRESS_API CompressStatus compress_predict(CompressContext *context,
 COMPRESS_API void compress_free_runner(CompressRunner *runner);
 
 /* Goes on with a text by a language model that has only a decoder; NULL = "", from the
- * vocabulary's token for the beginning, if it has one. `options` is a map in YAML, NULL =
- * none: max_tokens (128), temperature (0 = the likeliest token), top_k, top_p, min_p,
- * repetition_penalty, seed, stop (texts in front of which it ends), and tokenizer, a
- * path, for a model that has none in it. `text` gets what was made, without the prompt,
+ * vocabulary's token for the beginning, if it has one. `options` is a map in YAML, NULL
+ * or "" = none: max_tokens (128), temperature (0 = the likeliest token), top_k, top_p,
+ * min_p, repetition_penalty, seed, stop (texts in front of which it ends), and tokenizer,
+ * a path, for a model that has none in it. `text` gets what was made, without the prompt,
  * and ends where the vocabulary's end was drawn; to be freed with compress_free_text. The
  * same text as of `compress generate`. Weights are packed anew in each call: a writer
  * does that once. Fails with COMPRESS_USAGE, with COMPRESS_MODEL for a model that
@@ -302,10 +306,10 @@ COMPRESS_API CompressStatus compress_generate(CompressContext *context,
 typedef struct CompressWriter CompressWriter;
 
 /* Makes a model ready to write, as it is now: it may be changed or freed afterwards.
- * `options` is a map in YAML, NULL = none: context, the most tokens of a prompt and what
- * is made (2048, or fewer where the model has a table of positions), for which memory is
- * taken, and tokenizer as in compress_generate. To be freed with compress_free_writer.
- * Fails as compress_generate does. */
+ * `options` is a map in YAML, NULL or "" = none: context, the most tokens of a prompt and
+ * what is made (2048, or fewer where the model has a table of positions), for which
+ * memory is taken, and tokenizer as in compress_generate. To be freed with
+ * compress_free_writer. Fails as compress_generate does. */
 COMPRESS_API CompressStatus compress_prepare_writer(CompressContext *context,
                                                     const CompressModel *model,
                                                     const char *options,

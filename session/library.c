@@ -162,6 +162,7 @@ Status library_options(Tree **out, const LibraryCall *call, const char *name,
     if (yaml_parse(&value, call->arena, name, text, strlen(text), call->diag) !=
         STATUS_OK)
         return STATUS_USAGE;
+    if (value->kind == TREE_NULL) return STATUS_OK;
     if (value->kind != TREE_MAP)
         return diag_fail(call->diag, STATUS_USAGE, value->loc, NULL,
                          "expected a map, found %s", tree_kind_name(value->kind));

@@ -68,8 +68,8 @@ Status library_need(const LibraryCall *call, const void *argument, const char *n
  */
 CompressStatus library_end(LibraryCall *call, Status status);
 
-/* A map that the caller wrote in YAML; NULL = an empty one. Fails with STATUS_USAGE for
- * what is none. `name` is the argument's in messages. */
+/* A map that the caller wrote in YAML; NULL or an empty text = an empty one. Fails with
+ * STATUS_USAGE for what is none. `name` is the argument's in messages. */
 Status library_options(Tree **out, const LibraryCall *call, const char *name,
                        const char *text);
 

@@ -1,29 +1,42 @@
 /* The library: passes on a model that is there, and recipes from their files. */
 #include "exec/run/reserve.h"
-#include "io/files/yaml.h"
 #include "session/companions.h"
 #include "session/library.h"
 #include "session/plugin.h"
+#include "session/recipe_document.h"
 #include "session/report/run_report.h"
 #include "session/session.h"
 
-#include <string.h>
-
 enum { SETS_MAX = 10000 };
 
-/* The document of a recipe: what the caller wrote, or the steps that it lists. */
+/* The document of a recipe that the caller wrote, of which nobody wants a version. */
 static Status read_passes(Tree **out, const LibraryCall *call, const char *text) {
-    Arena *arena = call->arena;
-    Tree *written = NULL;
-    TRY(yaml_parse(&written, arena, "passes", text, strlen(text), call->diag));
-    *out = written;
-    if (written->kind == TREE_LIST) {
-        *out = tree_new(arena, TREE_MAP, written->loc);
-        tree_append(arena, *out, "passes", written->loc, written);
-    }
-    if ((*out)->kind == TREE_MAP && !tree_get(*out, "version"))
-        tree_put_int(arena, *out, "version", 1);
+    TRY(recipe_document_parse(out, call->arena, "passes", text, call->diag));
+    if (!tree_get(*out, "version")) tree_put_int(call->arena, *out, "version", 1);
     return STATUS_OK;
+}
+
+/* Warns of a number of threads that is not the context's, which decides. */
+static void warn_threads(const Session *session, Diag *diag) {
+    const Tree *threads = tree_get(session->recipe.source, "threads");
+    const int64_t wanted = session->recipe.threads;
+    if (wanted == 0 || wanted == session->threads) return;
+    diag_warn(diag, threads->loc, "threads",
+              "the context's number of threads, %d, is used in place of %lld",
+              session->threads, (long long)wanted);
+}
+
+/* Warns of what is not done for a model in memory. */
+static void warn_left_alone(const Session *session, Diag *diag) {
+    const Tree *source = session->recipe.source;
+    const Tree *checkpoint = tree_get_nonnull(source, "checkpoint");
+    warn_threads(session, diag);
+    if (checkpoint)
+        diag_warn(diag, checkpoint->loc, "checkpoint",
+                  "no checkpoint is kept of a model in memory");
+    if (session->recipe.keep == KEEP_ON_FAILURE)
+        diag_warn(diag, tree_get(source, "keep")->loc, "keep",
+                  "a model in memory is left as it was when a gate does not hold");
 }
 
 /* A library cannot start its host anew, so a level of processors that a recipe wants is
@@ -77,6 +90,7 @@ static Status apply(LibraryCall *call, CompressModel *own, const char *passes,
     options.document = document;
     Status status = session_open(&session, &options, call->diag);
     session.outputs.count = 0;
+    if (status == STATUS_OK) warn_left_alone(&session, call->diag);
     if (status == STATUS_OK) status = check_processor(&session, call->diag);
     if (status == STATUS_OK) status = run_steps(&session, own->model, call->diag);
     keep_report(report, &session, status, call->diag);
@@ -96,6 +110,7 @@ CompressStatus compress_apply(CompressContext *context, CompressModel *model,
 static Status run_recipe(Session *session, const SessionOptions *options, Model **out,
                          Diag *diag) {
     Status status = session_open(session, options, diag);
+    if (status == STATUS_OK) warn_threads(session, diag);
     if (status == STATUS_OK) status = check_processor(session, diag);
     if (status == STATUS_OK) status = session_load(session, true, diag);
     if (status == STATUS_OK) status = session_plan(session, diag);

@@ -18,6 +18,7 @@ struct OpenFile {
     const char *folder;    /* relative to that of the recipe; "." = the same */
     const OpenFile *below; /* the file that extends it */
     int depth;
+    bool memory; /* it is no file, but a text: `path` is what messages call it */
 };
 
 /* One file that was read. */
@@ -123,7 +124,8 @@ static void add_chain(Text *text, const OpenFile *file) {
 /* Checks that a file may be extended, too, by the innermost of those that are open. */
 static Status check_chain(Documents *d, const OpenFile *file, const Tree *name) {
     const OpenFile *open = file->below;
-    while (open && !same_file(open->path, file->path)) open = open->below;
+    while (open && (open->memory || !same_file(open->path, file->path)))
+        open = open->below;
     Text chain = {0};
     add_chain(&chain, file);
     Status status = STATUS_OK;
@@ -177,11 +179,9 @@ static Status read_extended(Documents *d, const OpenFile *file, const Tree *name
                      tree_kind_name(document->kind));
 }
 
-/* Reads a file and lays it over those that it extends. */
-static Status read_file(Documents *d, const OpenFile *file, Tree **out) {
-    const YamlVariables variables = {d, find_variable};
+/* Lays a document that was read over the files that it extends. */
+static Status extend(Documents *d, const OpenFile *file, Tree **out) {
     d->files[d->file_count++] = (FileFolder){file->path, file->folder};
-    TRY(yaml_read_with(out, d->arena, file->path, &variables, d->diag));
     if ((*out)->kind != TREE_MAP) return STATUS_OK;
     const Tree *extends = tree_get_nonnull(*out, "extends");
     Tree *base = tree_new(d->arena, TREE_MAP, (*out)->loc);
@@ -193,6 +193,12 @@ static Status read_file(Documents *d, const OpenFile *file, Tree **out) {
     merge(d->arena, base, without_own_keys(d->arena, *out));
     *out = base;
     return STATUS_OK;
+}
+
+static Status read_file(Documents *d, const OpenFile *file, Tree **out) {
+    const YamlVariables variables = {d, find_variable};
+    TRY(yaml_read_with(out, d->arena, file->path, &variables, d->diag));
+    return extend(d, file, out);
 }
 
 /* ---- paths ---- */
@@ -281,6 +287,31 @@ Status recipe_document_read(Tree **out, Arena *arena, const char *path,
     TRY(check_env(env, diag));
     if (stream >= 0) TRY(file_keep_stream(stream, YAML_BYTES_MAX, path, diag));
     TRY(read_file(&d, &file, out));
+    move_paths(&d, *out);
+    return STATUS_OK;
+}
+
+/* A map, of what may be the list of its passes. */
+static Status take_passes(Tree **document, Arena *arena, Diag *diag) {
+    Tree *written = *document;
+    if (written->kind == TREE_LIST) {
+        *document = tree_new(arena, TREE_MAP, written->loc);
+        tree_append(arena, *document, "passes", written->loc, written);
+    }
+    if ((*document)->kind == TREE_MAP) return STATUS_OK;
+    return diag_fail(diag, STATUS_RECIPE, written->loc, NULL,
+                     "expected a list of steps, or a map of recipe keys, found %s",
+                     tree_kind_name(written->kind));
+}
+
+Status recipe_document_parse(Tree **out, Arena *arena, const char *name, const char *text,
+                             Diag *diag) {
+    static const StringList none;
+    Documents d = {.arena = arena, .env = &none, .diag = diag};
+    const OpenFile self = {.path = name, .folder = ".", .depth = 1, .memory = true};
+    TRY(yaml_parse_under(out, arena, name, "passes", text, strlen(text), diag));
+    TRY(take_passes(out, arena, diag));
+    TRY(extend(&d, &self, out));
     move_paths(&d, *out);
     return STATUS_OK;
 }

@@ -21,6 +21,13 @@
 Status recipe_document_read(Tree **out, Arena *arena, const char *path,
                             const StringList *env, Diag *diag);
 
+/* Reads a recipe from a text in memory, `name` in messages: a list is its `passes`, a map
+ * is laid over the files that it extends. Paths are relative to the working directory.
+ * ${NAME} is text like any other; the files, which nothing gives variables, may have
+ * none. Fails with STATUS_RECIPE, also where the text is neither, and STATUS_IO. */
+Status recipe_document_parse(Tree **out, Arena *arena, const char *name, const char *text,
+                             Diag *diag);
+
 /* Puts `folder` in front of the relative paths among the options of steps, a list of a
  * document that is read already: for who writes them into a recipe in another folder. */
 void recipe_steps_move(Arena *arena, Tree *passes, const char *folder);

@@ -48,6 +48,11 @@ Status yaml_read_with(Tree **out, Arena *arena, const char *path,
 Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag);
 
+/* The same of a text that may be a list, which will stand under the key `list` of a map:
+ * messages name it so, "passes[0].prune: duplicate key". */
+Status yaml_parse_under(Tree **out, Arena *arena, const char *file, const char *list,
+                        const char *text, size_t length, Diag *diag);
+
 /* Appends a tree as YAML in block form, short maps and lists in one line. Reads back
  * equal (yaml_parse), but for NaN and infinities, which YAML here does not know. */
 void yaml_print(Text *out, const Tree *value);

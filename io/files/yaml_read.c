@@ -19,6 +19,7 @@ typedef struct YamlReader {
     Arena *arena;
     const char *file;
     Diag *diag;
+    const char *list;       /* key of the whole, where it is a list; NULL = none */
     Tree *root, *container; /* container: the open list or map, NULL at the root */
     const char *key;        /* of the value to come, NULL when none was read */
     Loc key_loc;
@@ -37,6 +38,8 @@ static Loc mark_loc(const YamlReader *reader, yaml_mark_t mark) {
 static const char *reader_path(const YamlReader *reader) {
     if (!reader->container) return NULL;
     const char *path = tree_path(reader->arena, reader->container);
+    if (reader->list && reader->root->kind == TREE_LIST)
+        path = arena_printf(reader->arena, "%s%s", reader->list, path);
     if (!reader->key) return path;
     return arena_printf(reader->arena, "%s%s%s", path, *path ? "." : "", reader->key);
 }
@@ -314,35 +317,39 @@ static Status read_events(YamlReader *reader, yaml_parser_t *parser, const char 
     return STATUS_OK;
 }
 
-static Status parse_text(Tree **out, Arena *arena, const char *file, TextSpan text,
-                         const YamlVariables *variables, Diag *diag) {
-    YamlReader reader = {.arena = arena,
-                         .file = arena_strdup(arena, file),
-                         .variables = variables,
-                         .diag = diag};
+/* Reads the text by a reader that has what it is told, and nothing yet. */
+static Status read_text(Tree **out, YamlReader *reader, TextSpan text) {
+    Diag *diag = reader->diag;
+    reader->file = arena_strdup(reader->arena, reader->file);
     if (text.length > YAML_BYTES_MAX)
-        return diag_fail(diag, STATUS_RECIPE, LOC_FILE(reader.file), NULL,
+        return diag_fail(diag, STATUS_RECIPE, LOC_FILE(reader->file), NULL,
                          "expected at most %zu bytes, found %zu", YAML_BYTES_MAX,
                          text.length);
     const size_t mark = utf8_mark_length(text.text, text.length);
     text.text += mark, text.length -= mark; /* libyaml would count it as a column */
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
-        return diag_fail(diag, STATUS_MEMORY, LOC_FILE(reader.file), NULL,
+        return diag_fail(diag, STATUS_MEMORY, LOC_FILE(reader->file), NULL,
                          "out of memory");
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text.text, text.length);
-    Status status = read_events(&reader, &parser, text.text, text.length);
+    Status status = read_events(reader, &parser, text.text, text.length);
     yaml_parser_delete(&parser);
     if (status != STATUS_OK) return status;
-    *out = reader.root;
-    if (!*out) *out = tree_new(arena, TREE_NULL, (Loc){reader.file, 1, 1});
+    *out = reader->root;
+    if (!*out) *out = tree_new(reader->arena, TREE_NULL, (Loc){reader->file, 1, 1});
     return STATUS_OK;
 }
 
 Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag) {
-    return parse_text(out, arena, file, (TextSpan){text, length}, NULL, diag);
+    return yaml_parse_under(out, arena, file, NULL, text, length, diag);
+}
+
+Status yaml_parse_under(Tree **out, Arena *arena, const char *file, const char *list,
+                        const char *text, size_t length, Diag *diag) {
+    YamlReader reader = {.arena = arena, .file = file, .diag = diag, .list = list};
+    return read_text(out, &reader, (TextSpan){text, length});
 }
 
 Status yaml_read(Tree **out, Arena *arena, const char *path, Diag *diag) {
@@ -362,5 +369,7 @@ Status yaml_read_with(Tree **out, Arena *arena, const char *path,
         diag_take(diag, quiet);
     diag_destroy(quiet);
     if (status != STATUS_OK) return status == STATUS_FORMAT ? STATUS_RECIPE : status;
-    return parse_text(out, arena, path, (TextSpan){text, length}, variables, diag);
+    YamlReader reader = {
+        .arena = arena, .file = path, .diag = diag, .variables = variables};
+    return read_text(out, &reader, (TextSpan){text, length});
 }

@@ -47,6 +47,74 @@ static void test_apply(void **state) {
     use_close(&use);
 }
 
+static void write_text(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Text and files that it extends are one recipe, with paths as they are of a file. */
+static void test_extends(void **state) {
+    static const char BASE[] =
+        "version: 1\n"
+        "data: {test: {format: text, path: test.tsv, limit: 4, tokenizer: words}}\n"
+        "passes: [quantize: {dtype: int8}]\n";
+    char folder[] = "/tmp/library_XXXXXX", path[64], text[256];
+    Use use;
+    (void)state;
+    use_open(&use);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/base.yaml", folder);
+    write_text(path, BASE);
+    snprintf(text, sizeof text, "{extends: %s, data: null}", path);
+    assert_int_equal(compress_apply(use.context, use.model, text, NULL), COMPRESS_OK);
+    char *json = described(&use);
+    assert_non_null(strstr(json, "\"q8\""));
+    compress_free_text(json);
+    snprintf(text, sizeof text, "{extends: %s, passes: [evaluate: {data: test}]}", path);
+    assert_int_equal(compress_apply(use.context, use.model, text, NULL), COMPRESS_IO);
+    snprintf(path, sizeof path, "%s/words", folder);
+    assert_said(&use, path);
+    assert_int_equal(compress_apply(use.context, use.model,
+                                    "{extends: /nonexistent/base.yaml, passes: []}",
+                                    NULL),
+                     COMPRESS_IO);
+    assert_said(&use, "/nonexistent/base.yaml: error: cannot open");
+    assert_said(&use, "note: named in passes:1");
+    snprintf(path, sizeof path, "%s/base.yaml", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    use_close(&use);
+}
+
+/* Keys that a call does not follow are warned of; those that the header names are not. */
+static void test_left_alone(void **state) {
+    Use use;
+    (void)state;
+    use_open(&use);
+    assert_int_equal(compress_apply(use.context, use.model,
+                                    "{threads: 5, checkpoint: {every: 1}, keep: "
+                                    "on_failure, passes: []}",
+                                    NULL),
+                     COMPRESS_OK);
+    assert_said(&use, "passes:1:11: warning: threads: the context's number of threads, "
+                      "2, is used in place of 5");
+    assert_said(&use, "warning: checkpoint: no checkpoint is kept");
+    assert_said(&use, "warning: keep: a model in memory is left as it was");
+    assert_int_equal(compress_apply(use.context, use.model,
+                                    "{threads: 2, model: a.h5, output: b.h5, name: c, "
+                                    "anchors: {a: 1}, passes: []}",
+                                    NULL),
+                     COMPRESS_OK);
+    assert_string_equal(compress_messages(use.context), "");
+    assert_int_equal(
+        compress_apply(use.context, use.model, "{report: r.json, passes: []}", NULL),
+        COMPRESS_RECIPE);
+    assert_said(&use, "error: report: unknown key");
+    use_close(&use);
+}
+
 /* What the data of a step have goes with the model. */
 static void test_companions(void **state) {
     static const char PASSES[] =
@@ -79,8 +147,16 @@ static void test_failures(void **state) {
     } rows[] = {
         {"[prun: {}]", "passes:1:2: error: passes[0]: unknown pass", COMPRESS_RECIPE},
         {"[quantize: {dtype: int9}]", "passes[0].quantize.dtype", COMPRESS_RECIPE},
-        {"5", "expected", COMPRESS_RECIPE},
-        {"", "expected", COMPRESS_RECIPE},
+        {"5", "expected a list of steps, or a map of recipe keys, found integer",
+         COMPRESS_RECIPE},
+        {"", "expected a list of steps, or a map of recipe keys, found null",
+         COMPRESS_RECIPE},
+        {"[quantize: {dtype: int8, dtype: f16}]",
+         "passes:1:26: error: passes[0].quantize.dtype: duplicate key", COMPRESS_RECIPE},
+        {"[gate: {max_parameters: .inf}]",
+         "passes[0].gate.max_parameters: number must be finite", COMPRESS_RECIPE},
+        {"{passes: [gate: {max_parameters: .inf}]}",
+         "error: passes[0].gate.max_parameters: number", COMPRESS_RECIPE},
         {"[evaluate: {data: test}]", "test", COMPRESS_RECIPE},
         {"[remove_layer: {drop: [99]}]", "99", COMPRESS_MODEL},
         {"[remove_layer: {drop: [1]}, gate: {max_parameters: 10}]", "parameters",
@@ -164,6 +240,8 @@ static void test_files(void **state) {
     assert_int_equal(compress_save(use.context, use.model, path, "[]"), COMPRESS_USAGE);
     assert_int_equal(compress_save(use.context, use.model, "/tmp/model.txt", NULL),
                      COMPRESS_USAGE);
+    assert_int_equal(compress_save(use.context, use.model, path, ""), COMPRESS_OK);
+    assert_int_equal(unlink(path), 0);
     assert_int_equal(compress_load(use.context, path, &again), COMPRESS_IO);
     assert_int_equal(compress_save(use.context, use.model, path, "{dtype: f16}"),
                      COMPRESS_OK);
@@ -209,15 +287,17 @@ static void test_recipe(void **state) {
     CompressModel *out, *written;
     char *report, folder[] = "/tmp/library_XXXXXX", output[64];
     const char *const sets[] = {"model=../" BERT, "passes=[quantize: {dtype: int8}]",
-                                "data={}", output};
+                                "data={}", output, "threads=7"};
     const char *const file = output + strlen("output=");
     (void)state;
     use_open(&use);
     assert_non_null(mkdtemp(folder));
     snprintf(output, sizeof output, "output=%s/small.h5", folder);
-    if (compress_run_recipe(use.context, "recipes/oneshot_bert.yaml", sets, 4, &out,
+    if (compress_run_recipe(use.context, "recipes/oneshot_bert.yaml", sets, 5, &out,
                             &report) != COMPRESS_OK)
         fail_msg("%s", compress_messages(use.context));
+    assert_said(&use, "warning: threads: the context's number of threads, 2, is used in "
+                      "place of 7");
     assert_non_null(strstr(report, "\"status\": \"done\""));
     const Use made = {use.context, out};
     char *json = described(&made);
@@ -488,6 +568,7 @@ int main(void) {
         cmocka_unit_test(test_callback_calls), cmocka_unit_test(test_broken_options),
         cmocka_unit_test(test_nothing_given),  cmocka_unit_test(test_no_array),
         cmocka_unit_test(test_no_context),     cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_names),          cmocka_unit_test(test_removed_folder)};
+        cmocka_unit_test(test_names),          cmocka_unit_test(test_extends),
+        cmocka_unit_test(test_left_alone),     cmocka_unit_test(test_removed_folder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -371,7 +371,7 @@ static void test_no_writer(void **state) {
                          COMPRESS_MODEL);
         assert_said(&use, "expected a model");
         assert_null(text);
-        assert_int_equal(compress_prepare_writer(context, model, NULL, &writer),
+        assert_int_equal(compress_prepare_writer(context, model, "", &writer),
                          COMPRESS_MODEL);
         assert_said(&use, "expected a model");
         assert_null(writer);
