@@ -209,7 +209,7 @@ static Status check_kind(bool *is_of_kind, const char *path, OutputKind kind,
 }
 
 static const char REPLACE_HINT[] =
-    "name another file, or give --force to replace what is there";
+    "name another file; --force of `compress` replaces what is there";
 
 /* Whether nothing that is read would be replaced. */
 static Status check_unread(const char *what, const char *path, const StringList *read,

@@ -64,8 +64,8 @@ static Status find_variable(void *self, const char *name, YamlPlace place,
         diag_fail(diag, STATUS_RECIPE, place.at, place.key,
                   "the variable ${%s} is not allowed", name);
         diag_hint(diag,
-                  "--env %s takes it from the environment, --env %s=VALUE gives it; $${ "
-                  "stands for ${ itself",
+                  "--env %s of `compress` takes it from the environment, --env %s=VALUE "
+                  "gives it; $${ stands for ${ itself",
                   name, name);
         return STATUS_RECIPE;
     }

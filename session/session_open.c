@@ -134,7 +134,8 @@ static Status bind_document(Session *session, Diag *diag) {
     const bool is_map = document && document->kind == TREE_MAP;
     if (is_map && !tree_get_nonnull(document, "model") && !session->options.model)
         diag_fail(diag, STATUS_RECIPE, document->loc, "model",
-                  "expected the model to start from in the recipe or as --model");
+                  "expected the model to start from in the recipe, or as --model of "
+                  "`compress`");
     return diag_status(diag);
 }
 

@@ -58,7 +58,7 @@ Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model
     if (model_asset(model, SOURCE_TOKENIZER))
         return tokenizer_read_asset(out, model, SOURCE_TOKENIZER, name, diag);
     return diag_fail(diag, STATUS_USAGE, LOC_NONE, "tokenizer",
-                     "expected a path, as of --tokenizer: %s has no tokenizer", name);
+                     "expected the path of one: %s has no tokenizer", name);
 }
 
 /* Tokens that the model has positions for; 0 = any number. */

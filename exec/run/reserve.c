@@ -29,8 +29,7 @@ static Status find_room(int threads, Diag *diag) {
         diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL,
                   "no address space for the buffers of %d %s, %zu MiB: %s", threads,
                   threads == 1 ? "thread" : "threads", bytes >> 20, strerror(errno));
-        diag_hint(diag,
-                  "fewer --threads need less address space than `ulimit -v` allows");
+        diag_hint(diag, "fewer threads need less address space than `ulimit -v` allows");
         return STATUS_MEMORY;
     }
     munmap(room, bytes);
@@ -77,6 +76,6 @@ Status threads_reserve(int threads, Diag *diag) {
     if (given >= threads) return STATUS_OK;
     diag_fail(diag, STATUS_MEMORY, LOC_NONE, NULL, "cannot start thread %d of %d",
               given + 1, threads);
-    diag_hint(diag, "--threads %d may go", given);
+    diag_hint(diag, "%d %s may go", given, given == 1 ? "thread" : "threads");
     return STATUS_MEMORY;
 }

@@ -132,8 +132,8 @@ static Status fail_unknown(TextSpan text, uint32_t c, Loc at, Diag *diag) {
                  found.column);
     diag_fail(diag, STATUS_FORMAT, at, NULL,
               "no token stands for the character '%s' (U+%04X)%s", shown, c, place);
-    diag_hint(diag, "leave such characters out (skip_unknown), or give the tokenizer an "
-                    "unk_token");
+    diag_hint(diag, "leave such characters out (skip_unknown of data sets), or give the "
+                    "tokenizer an unk_token");
     return STATUS_FORMAT;
 }
 

@@ -192,7 +192,7 @@ static Status open_earlier(RunCheckpoint *checkpoint) {
         !is_in_use(checkpoint))
         diag_warn(diag, LOC_FILE(folder), NULL,
                   "a run that did not end is kept here; this one replaces it, --resume "
-                  "would go on with it");
+                  "of `compress` would go on with it");
     if (status == STATUS_OK && !there && checkpoint->options.resume)
         diag_warn(diag, LOC_FILE(folder), NULL,
                   "no checkpoint is kept here: the run starts from the beginning");

@@ -203,7 +203,7 @@ const TrainKeeper *step_reuse_train_keeper(const StepReuse *reuse) {
 
 void step_reuse_hint(const StepReuse *reuse, Diag *diag) {
     if (!reuse || !reuse->checkpoint || !run_checkpoint_exists(reuse->checkpoint)) return;
-    diag_hint(diag, "the same command with --resume goes on from %s",
+    diag_hint(diag, "the same run with --resume of `compress` goes on from %s",
               run_checkpoint_folder(reuse->checkpoint));
 }
 

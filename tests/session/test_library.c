@@ -447,6 +447,9 @@ static void test_no_context(void **state) {
 static void test_names(void **state) {
     (void)state;
     assert_string_equal(compress_status_text(COMPRESS_MEMORY), "out of memory");
+    assert_non_null(strstr(compress_status_text(COMPRESS_USAGE), "argument or option"));
+    assert_non_null(
+        strstr(compress_status_text(COMPRESS_INTERRUPTED), "by the calling program"));
     assert_string_equal(compress_status_text((CompressStatus)77), "no status");
     CompressContext *context;
     assert_int_equal(compress_open(&context, -1), COMPRESS_USAGE);

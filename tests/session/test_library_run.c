@@ -333,11 +333,14 @@ static void test_generate_keys(void **state) {
     const Use use = {context, model};
     assert_int_equal(compress_generate(context, model, "the king", NULL, &text),
                      COMPRESS_USAGE);
-    assert_said(&use, "error: tokenizer: expected a path");
+    assert_said(&use, "error: tokenizer: expected the path of one: the model has no");
     assert_null(text);
     assert_int_equal(compress_generate(context, model, "", "{" WORDS "}", &text),
                      COMPRESS_USAGE);
     assert_said(&use, "error: prompt: expected text");
+    assert_int_equal(compress_generate(context, model, "100%", "{" WORDS "}", &text),
+                     COMPRESS_FORMAT);
+    assert_said(&use, "leave such characters out (skip_unknown of data sets)");
     compress_free_model(model);
     compress_close(context);
 }
