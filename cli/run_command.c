@@ -223,11 +223,13 @@ static Status check_output(Arena *arena, const Cli *cli, Diag *diag) {
     const char *items[] = {cli->args[0], flags->input, flags->jsonl, flags->tokenizer};
     const StringList read = {items, sizeof items / sizeof *items};
     TRY(output_check(arena, "--output", flags->output, diag));
+    if (!flags->force) {
+        TRY(output_replace_check("--output", flags->output, OUTPUT_TENSORS, &flags->image,
+                                 diag));
+        TRY(output_replace_check("--output", flags->output, OUTPUT_TENSORS, &read, diag));
+    }
     warn_of_ending(flags->output, diag);
-    if (flags->force) return STATUS_OK;
-    TRY(output_replace_check("--output", flags->output, OUTPUT_TENSORS, &flags->image,
-                             diag));
-    return output_replace_check("--output", flags->output, OUTPUT_TENSORS, &read, diag);
+    return STATUS_OK;
 }
 
 static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {

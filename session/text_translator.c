@@ -64,7 +64,7 @@ static Status find_tokenizers(const TextTranslator *t, const char **source,
     }
     if (tokenizer_of_model(t->model)) return STATUS_OK;
     diag_fail(diag, STATUS_USAGE, LOC_NONE, "tokenizer",
-              "expected a path, and one of the target's where the languages have their "
+              "expected the path of one, and of the target's where languages have their "
               "own: %s has no tokenizer",
               model_name(t));
     if (t->path)

@@ -286,7 +286,7 @@ static void test_refused(void **state) {
     (void)state;
     ready_open(&ready, AUTHORS);
     assert_refused(&ready, &WORDS_TEXT, 1, NULL, COMPRESS_USAGE,
-                   "error: tokenizer: expected a path");
+                   "error: tokenizer: expected the path of one");
     assert_refused(&ready, NULL, 1, NULL, COMPRESS_USAGE,
                    "error: samples: expected one, found NULL");
     assert_refused(&ready, &WORDS_TEXT, 0, NULL, COMPRESS_USAGE,
