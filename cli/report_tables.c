@@ -91,7 +91,8 @@ static void print_memory(const RunReport *report, FILE *out) {
         fprintf(out, "in step %d %s\n", most + 1,
                 step_title(report->arena, report->steps[most].step));
     else
-        fputs("to read and write the model\n", out);
+        fprintf(out, "to read %s\n",
+                most == MEMORY_OF_DATA ? "the data sets" : "and write the model");
 }
 
 void report_print_plan(const RunReport *report, FILE *out) {

@@ -112,6 +112,9 @@ struct Batches {
     double label_characters;      /* language data: characters that a label stands for, on
                                      average; 0 = not known */
 
+    int64_t opening_bytes; /* most memory that reading it took beside what stays, where
+                              that is much; else 0 */
+
     int64_t below; /* integers of all columns lie in [0, below), as the data set itself
                       sees to; 0 = whoever must know looks at all samples */
 

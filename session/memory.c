@@ -128,6 +128,16 @@ static int64_t data_bytes(const Batches *data) {
     return bytes;
 }
 
+/* The most that reading one of the data sets took beside what stays of them. */
+static int64_t opening_bytes(const Session *session) {
+    int64_t most = 0;
+    for (int i = 0; i < session->data.count; i++) {
+        const Batches *data = session->data.entries[i].batches;
+        if (data && data->opening_bytes > most) most = data->opening_bytes;
+    }
+    return most;
+}
+
 /* What there is at all steps beside the model. */
 static int64_t base_bytes(const Session *session) {
     int64_t bytes = PROGRAM_BYTES + session->threads * THREAD_BYTES;
@@ -164,8 +174,12 @@ void memory_foretell(Session *session) {
         if (i < report->count) report->steps[i].memory = memory;
         if (memory <= report->memory) continue;
         report->memory = memory;
-        report->memory_step = i < report->count ? i : -1;
+        report->memory_step = i < report->count ? i : MEMORY_OF_FILES;
     }
+    const int64_t opening = base + opening_bytes(session);
+    if (opening <= report->memory) return;
+    report->memory = opening;
+    report->memory_step = MEMORY_OF_DATA;
 }
 
 Status memory_check(const Session *session, Diag *diag) {
@@ -179,7 +193,9 @@ Status memory_check(const Session *session, Diag *diag) {
     diag_fail(diag, STATUS_MEMORY, at, step ? most->step->source.key : NULL,
               "expected at most %s of memory (--memory %s), found that %s takes up to %s",
               text_size(arena, session->memory_limit), session->options.memory,
-              step ? step_title(arena, most->step) : "reading and writing the model",
+              step                                    ? step_title(arena, most->step)
+              : report->memory_step == MEMORY_OF_DATA ? "reading the data sets"
+                                                      : "reading and writing the model",
               text_size(arena, report->memory));
     if (step && most->result.train_bytes > 0)
         diag_hint(diag, "`recompute: layers`, a smaller batch_size or micro_batch, fewer "
@@ -187,6 +203,8 @@ Status memory_check(const Session *session, Diag *diag) {
     else if (step && most->result.run_bytes > 0)
         diag_hint(diag,
                   "a smaller batch_size, fewer samples or fewer --threads take less");
+    else if (report->memory_step == MEMORY_OF_DATA)
+        diag_hint(diag, "`format: corpus` reads a text window by window");
     else if (!memory_streams(session))
         diag_hint(diag, "a recipe without data sets reads its model piece by piece");
     return STATUS_MEMORY;

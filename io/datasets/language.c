@@ -18,6 +18,10 @@ typedef struct LanguageOptions {
 
 enum { COLUMN_IDS, COLUMN_LABELS, COLUMNS };
 
+/* Bytes of memory while a text becomes tokens: of each of its own, as it is and
+ * normalised, and of each token, which lists with room hold that grow. */
+enum { BYTES_OF_BYTE = 3, BYTES_OF_TOKEN = 19 };
+
 /* Which labels of windows that overlap count. */
 enum { SCORE_ALL, SCORE_NEW };
 
@@ -102,6 +106,8 @@ static Status stream_fill(LanguageData *data, const LanguageOptions *options, Lo
     TRY(tokenizer_read(&tokenizer, options->tokenizer, diag));
     const Status status =
         token_stream_read(&data->stream, tokenizer, options->path, &rules, at, diag);
+    data->base.opening_bytes =
+        BYTES_OF_BYTE * data->stream.text_bytes + BYTES_OF_TOKEN * data->stream.count;
     data->base.classes = tokenizer_size(tokenizer);
     data->base.vocabulary = vocabulary_of(tokenizer, data->arena);
     tokenizer_destroy(tokenizer);

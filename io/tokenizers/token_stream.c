@@ -81,6 +81,7 @@ static Status read_text(StreamReader *r, Arena *arena, Diag *diag) {
     size_t length;
     TRY(file_read(&text, &length, arena, r->path, TEXT_BYTES, diag));
     TRY(utf8_check_file(r->path, text, length, diag));
+    r->out->text_bytes = (int64_t)length;
     const size_t mark = utf8_mark_length(text, length);
     const TextSpan whole = {text + mark, length - mark};
     const size_t from = share_offset(whole, r->rules->from);

@@ -22,6 +22,7 @@ typedef struct TokenStream {
     int64_t count, capacity;
     int64_t characters; /* that the tokens stand for; those left out do not count */
     int64_t documents;  /* that are not empty */
+    int64_t text_bytes; /* of the file */
 } TokenStream;
 
 /* Reads a file of at most 1 GiB of UTF-8. Fails with STATUS_IO; with STATUS_FORMAT, at

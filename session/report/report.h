@@ -13,6 +13,9 @@ typedef struct ReportStep {
     int64_t memory;        /* of a plan: resident bytes at most (session/memory.h) */
 } ReportStep;
 
+/* What takes the most memory of a plan, where no step does. */
+enum { MEMORY_OF_FILES = -1, MEMORY_OF_DATA = -2 };
+
 typedef struct RunReport {
     Arena *arena;
     Task task;             /* of the input model */
@@ -21,7 +24,7 @@ typedef struct RunReport {
     ReportStep *steps;
     int count, capacity;
     int64_t memory;  /* of a plan: the most of its steps; 0 = not known */
-    int memory_step; /* which one that is; -1 = reading and writing the model */
+    int memory_step; /* which one that is, or MEMORY_OF_ */
 } RunReport;
 
 /* Adds a step that ran; its trees are copied. The entry is the report's. */

@@ -131,6 +131,30 @@ static void test_importance(void **state) {
                         "  - evaluate: {data: images}\n");
 }
 
+/* A text that outweighs the program, and takes more while it becomes tokens than they
+ * take afterwards. */
+static void test_text(void **state) {
+    const Place *place = *state;
+    char path[96], tokenizer[256];
+    snprintf(path, sizeof path, "%s/text", place->folder);
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 700000; i++)
+        fprintf(file, "line %d of a text like others\n", i % 10007 * 7919 % 10007);
+    assert_int_equal(fclose(file), 0);
+    assert_non_null(realpath("tests/data/text/fallback/tokenizer.json", tokenizer));
+    file = fopen(place->recipe, "w");
+    fprintf(file,
+            "version: 1\nseed: 1\n"
+            "data:\n  text: {format: language, path: text, length: 32, tokenizer: %s}\n"
+            "model: {model_type: llama, vocab_size: 427, hidden_size: 32,\n"
+            "  intermediate_size: 64, num_hidden_layers: 1, num_attention_heads: 2}\n"
+            "passes:\n  - finetune: {data: text, steps: 2, batch_size: 4}\n",
+            tokenizer);
+    assert_int_equal(fclose(file), 0);
+    check_run(place, place->recipe);
+    unlink(path);
+}
+
 static void test_shipped(void **state) {
     check_run(*state, "recipes/oneshot_bert.yaml");
     check_run(*state, "recipes/int8.yaml");
@@ -141,6 +165,6 @@ int main(void) {
         cmocka_unit_test(test_training),  cmocka_unit_test(test_recomputed),
         cmocka_unit_test(test_teacher),   cmocka_unit_test(test_calibrated),
         cmocka_unit_test(test_quantised), cmocka_unit_test(test_importance),
-        cmocka_unit_test(test_shipped)};
+        cmocka_unit_test(test_text),      cmocka_unit_test(test_shipped)};
     return cmocka_run_group_tests(tests, make_place, remove_place);
 }
