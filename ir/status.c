@@ -266,6 +266,7 @@ DiagEntry diag_warning(const Diag *diag, int index) {
 
 Status diag_take(Diag *diag, Diag *from) {
     const Status status = from->status;
+    if (!from->first) return status;
     for (const Entry *entry = from->first; entry; entry = entry->next) {
         const bool warning = entry->what.kind == DIAG_WARNING;
         if (warning && ++diag->warnings > WARNINGS_MOST) continue;

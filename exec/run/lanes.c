@@ -106,10 +106,12 @@ static int run_round(Lanes *lanes, int64_t items, LaneWork *work, void *self) {
     return lanes->count;
 }
 
-/* Hands the message of lane `failed` over; those of later lanes are dropped. */
+/* Hands the message of lane `failed` over, and warnings of those before it; what later
+ * ones said is dropped. */
 static Status report(Lanes *lanes, int failed, Diag *diag) {
+    for (int i = 0; i < lanes->count && i <= failed; i++)
+        diag_take(diag, lanes->lanes[i].diag);
     if (failed == lanes->count) return STATUS_OK;
-    diag_take(diag, lanes->lanes[failed].diag);
     for (int i = failed + 1; i < lanes->count; i++) diag_clear(lanes->lanes[i].diag);
     return lanes->lanes[failed].status;
 }

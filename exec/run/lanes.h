@@ -41,7 +41,8 @@ void lanes_destroy(Lanes *lanes);
 /* Lanes there are, at least 1. */
 int lanes_count(const Lanes *lanes);
 
-/* Does item `item` in lane `lane`; what fails is told to `diag`, which is the lane's. */
+/* Does item `item` in lane `lane`; what fails is told to `diag`, which is the lane's,
+ * and so are warnings. */
 typedef Status LaneWork(void *self, int64_t item, int lane, Diag *diag);
 
 /* Does `work` for items 0 .. items - 1. With no more items than lanes, item i is done in

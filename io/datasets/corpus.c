@@ -16,7 +16,10 @@ typedef struct CorpusOptions {
     int64_t length, bytes, offset, limit;
     double from, to;
     bool lowercase, skip_unknown, add_bos;
+    int on_error; /* ERROR_ */
 } CorpusOptions;
+
+enum { ERROR_STOP, ERROR_SKIP };
 
 enum { COLUMN_IDS, COLUMN_LABELS, COLUMNS };
 
@@ -78,7 +81,7 @@ static Status encode_piece(CorpusReader *r, CorpusPiece *piece, CorpusPlace *pla
         TRY(corpus_text_next(piece, place, r->data->text, bytes, r->arena, diag));
         TRY(encode(r, piece->text, corpus_text_file(r->data->text, &from), diag));
         const bool enough = (int64_t)r->encoding.length >= wanted;
-        if (enough || piece->ends || bytes > PIECE_BYTES) return STATUS_OK;
+        if (enough || piece->ends || piece->cut || bytes > PIECE_BYTES) return STATUS_OK;
     }
 }
 
@@ -190,7 +193,8 @@ static Status corpus_fill(CorpusData *data, const CorpusOptions *options, Loc at
     const CorpusRules rules = {.from = options->from,
                                .to = options->to,
                                .field = options->field,
-                               .separator = options->separator};
+                               .separator = options->separator,
+                               .skip_damaged = options->on_error == ERROR_SKIP};
     if (!(options->from < options->to))
         return diag_fail(diag, STATUS_RECIPE, at, "from",
                          "expected from < to, found from %g and to %g", options->from,
@@ -258,6 +262,10 @@ static const Field CORPUS_FIELDS[] = {
            "its unknown token, or an error where it has none"),
     F_BOOL(CorpusOptions, add_bos,
            "put the tokenizer's token for the beginning before each document"),
+    F_CHOICE(
+        CorpusOptions, on_error, "stop|skip",
+        "bytes that are no UTF-8 and lines that are no JSON end the run, or are left "
+        "out, with a warning of the first"),
     F_INT(CorpusOptions, limit, 0, 1e12, "use this many windows; 0 = all"),
     F_INT(CorpusOptions, offset, 0, 1e12, "leave out this many windows at the start"),
     F_END};
@@ -271,6 +279,7 @@ const DataFormat format_corpus = {
         "for causal language models",
     .fields = CORPUS_FIELDS,
     .paths = "path|tokenizer",
+    .tolerances = "on_error",
     .options_size = sizeof(CorpusOptions),
     .defaults = &CORPUS_DEFAULTS,
     .open = corpus_open,

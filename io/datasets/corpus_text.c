@@ -7,6 +7,7 @@
 #include "io/tokenizers/unicode.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum {
@@ -28,6 +29,8 @@ struct CorpusText {
     int count;
     const char *field, *separator;
     int64_t begin, end; /* of the part, in bytes over all files */
+    bool skip_damaged;
+    atomic_bool *warned; /* of what is left out */
 };
 
 /* ---- words and lines ---- */
@@ -145,7 +148,7 @@ static void next_of_text(CorpusPiece *piece, CorpusPlace *place, const CorpusTex
     const CorpusFile *file = &corpus->files[place->file];
     const int64_t stop = stop_of(corpus, file);
     int64_t from = place->byte;
-    piece->begins = begins_at(corpus, file, from);
+    *piece = (CorpusPiece){.begins = begins_at(corpus, file, from)};
     if (from == 0) from = (int64_t)utf8_mark_length(file->data, (size_t)stop);
     const int64_t wanted = bytes < stop - from ? from + bytes : stop;
     const int64_t limit = piece_end(file->data, from, wanted, stop);
@@ -153,6 +156,36 @@ static void next_of_text(CorpusPiece *piece, CorpusPlace *place, const CorpusTex
     const int64_t end = find_separator(corpus, file, from, limit, &place->byte);
     piece->ends = end < limit || end == stop;
     piece->text = (TextSpan){file->data + from, (size_t)(end - from)};
+}
+
+/* ---- what is damaged ---- */
+
+static void warn_of_damage(const CorpusText *corpus, const CorpusFile *file, int64_t byte,
+                           Diag *diag) {
+    if (atomic_exchange(corpus->warned, true)) return;
+    diag_warn(diag, LOC_FILE(file->path), NULL,
+              "damaged text is left out, the first at byte %" PRId64, byte);
+}
+
+/* Fails with a hint at how to go on. */
+static Status fail_damaged(Status status, Diag *diag) {
+    diag_hint(diag,
+              "`on_error: skip` of the data set leaves such places out, and changes "
+              "nothing of what was read before");
+    return status;
+}
+
+/* Bytes of a text in front of the first that is no UTF-8, or a NUL. */
+static size_t sound_bytes(TextSpan text) {
+    const size_t good = utf8_check(text.text, text.length);
+    const char *zero = memchr(text.text, 0, good);
+    return zero ? (size_t)(zero - text.text) : good;
+}
+
+/* Whether a character that is sound begins at a byte of a text. */
+static bool begins_character(TextSpan text, size_t at) {
+    const size_t left = text.length - at;
+    return sound_bytes((TextSpan){text.text + at, left < UTF8_MAX ? left : UTF8_MAX}) > 0;
 }
 
 /* ---- lines of JSON ---- */
@@ -165,8 +198,9 @@ static Status fail_line(const CorpusFile *file, int64_t at, Diag *diag) {
 }
 
 /* The text of the line [from, end), in the arena; of an empty line none. */
-static Status parse_line(TextSpan *out, const CorpusText *corpus, const CorpusFile *file,
-                         int64_t from, int64_t end, Arena *arena, Diag *diag) {
+static Status parse_sound_line(TextSpan *out, const CorpusText *corpus,
+                               const CorpusFile *file, int64_t from, int64_t end,
+                               Arena *arena, Diag *diag) {
     Tree *object;
     const char *line = file->data + from;
     *out = (TextSpan){"", 0};
@@ -199,6 +233,26 @@ static Status parse_line(TextSpan *out, const CorpusText *corpus, const CorpusFi
     return STATUS_OK;
 }
 
+/* The same; none of a damaged line that is left out. */
+static Status parse_line(TextSpan *out, const CorpusText *corpus, const CorpusFile *file,
+                         int64_t from, int64_t end, Arena *arena, Diag *diag) {
+    if (!corpus->skip_damaged) {
+        const Status status = parse_sound_line(out, corpus, file, from, end, arena, diag);
+        return status == STATUS_FORMAT ? fail_damaged(status, diag) : status;
+    }
+    Diag *aside = diag_create();
+    Status status = parse_sound_line(out, corpus, file, from, end, arena, aside);
+    if (status == STATUS_FORMAT) {
+        warn_of_damage(corpus, file, from, diag);
+        *out = (TextSpan){"", 0};
+        status = STATUS_OK;
+    } else if (status != STATUS_OK) {
+        status = diag_take(diag, aside);
+    }
+    diag_destroy(aside);
+    return status;
+}
+
 static Status next_of_lines(CorpusPiece *piece, CorpusPlace *place,
                             const CorpusText *corpus, int64_t bytes, Arena *arena,
                             Diag *diag) {
@@ -221,17 +275,33 @@ static Status next_of_lines(CorpusPiece *piece, CorpusPlace *place,
 
 /* ---- reading ---- */
 
-static Status check_piece(const CorpusText *corpus, const CorpusPlace *place,
-                          TextSpan text, Diag *diag) {
-    const CorpusFile *file = &corpus->files[place->file];
-    size_t good = utf8_check(text.text, text.length);
-    const char *zero = memchr(text.text, 0, good);
-    if (zero) good = (size_t)(zero - text.text);
+/* Checks a piece of the text that starts at `at`. Of one that is damaged what is in front
+ * of that is left where such is skipped, and the place is behind it. */
+static Status check_piece(CorpusPiece *piece, CorpusPlace *place,
+                          const CorpusText *corpus, const CorpusPlace *at, Diag *diag) {
+    const CorpusFile *file = &corpus->files[at->file];
+    const TextSpan text = piece->text;
+    const size_t good = sound_bytes(text);
     if (good == text.length) return STATUS_OK;
-    return diag_fail(diag, STATUS_FORMAT, LOC_FILE(file->path), NULL,
-                     "expected text in UTF-8 without NUL, byte %" PRId64 " is none",
-                     (file->is_lines ? place->byte : text.text - file->data) +
-                         (int64_t)(file->is_lines ? 0 : good));
+    const int64_t byte =
+        file->is_lines ? at->byte : text.text - file->data + (int64_t)good;
+    if (!corpus->skip_damaged)
+        return fail_damaged(diag_fail(diag, STATUS_FORMAT, LOC_FILE(file->path), NULL,
+                                      "expected text in UTF-8 without NUL, byte %" PRId64
+                                      " is none",
+                                      byte),
+                            diag);
+    warn_of_damage(corpus, file, byte, diag);
+    size_t next = good + 1;
+    while (next < text.length && !begins_character(text, next)) next++;
+    piece->text.length = good;
+    piece->cut = true;
+    if (file->is_lines) return STATUS_OK;
+    piece->ends = piece->ends && next == text.length;
+    if (next < text.length)
+        *place = (CorpusPlace){.file = at->file,
+                               .byte = text.text - file->data + (int64_t)next};
+    return STATUS_OK;
 }
 
 Status corpus_text_next(CorpusPiece *piece, CorpusPlace *place, const CorpusText *corpus,
@@ -246,7 +316,8 @@ Status corpus_text_next(CorpusPiece *piece, CorpusPlace *place, const CorpusText
             TRY(next_of_lines(piece, place, corpus, bytes, arena, diag));
         else
             next_of_text(piece, place, corpus, bytes);
-        if (piece->text.length > 0) return check_piece(corpus, &at, piece->text, diag);
+        if (piece->text.length > 0) TRY(check_piece(piece, place, corpus, &at, diag));
+        if (piece->text.length > 0) return STATUS_OK;
     }
     return diag_fail(diag, STATUS_FORMAT, LOC_FILE(corpus->files[0].path), NULL,
                      "expected text, the corpus has none in its part");
@@ -338,6 +409,8 @@ static Status fill(CorpusText *corpus, const char *path, const CorpusRules *rule
                    Diag *diag) {
     int64_t bytes = 0;
     corpus->field = arena_strdup(corpus->arena, rules->field);
+    corpus->skip_damaged = rules->skip_damaged;
+    corpus->warned = ARENA_NEW(corpus->arena, atomic_bool);
     if (rules->separator && *rules->separator)
         corpus->separator = arena_strdup(corpus->arena, rules->separator);
     TRY(add_files(corpus, path, &bytes, diag));

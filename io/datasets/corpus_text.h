@@ -20,6 +20,7 @@ typedef struct CorpusRules {
     const char *field;     /* of a line of JSON Lines: the key of its text */
     const char *separator; /* of text: a line that parts documents and is left out; NULL
                               or empty = a file is a document */
+    bool skip_damaged; /* what is no text is left out, with one warning of the first */
 } CorpusRules;
 
 typedef struct CorpusText CorpusText;
@@ -37,6 +38,7 @@ typedef struct CorpusPiece {
     TextSpan text; /* borrowed, of the corpus or the arena of the call */
     bool begins;   /* the document */
     bool ends;
+    bool cut; /* in front of what is left out */
 } CorpusPiece;
 
 /* Opens a file, or all files .txt and .jsonl of a folder in the order of their names.
@@ -53,14 +55,16 @@ int64_t corpus_text_bytes(const CorpusText *corpus);
 
 /* The first word that starts at byte `at` of the part or behind it; in JSON Lines at this
  * share of the text of the line that the byte lies in. The arena holds what is parsed.
- * Fails with STATUS_FORMAT for a line that is damaged or has more than 64 MiB. Any number
+ * Fails with STATUS_FORMAT for a line that is damaged, unless such are skipped, or has
+ * more than 64 MiB. Any number
  * of threads may read, each with an arena of its own. */
 Status corpus_text_seek(CorpusPlace *place, const CorpusText *corpus, int64_t at,
                         Arena *arena, Diag *diag);
 
 /* The piece of at most about `bytes` bytes, at least 1, that starts at a place, which
- * then is behind it. Empty documents are skipped. Fails with STATUS_FORMAT for invalid
- * UTF-8, a NUL, and as corpus_text_seek. */
+ * then is behind it. Empty documents are skipped, and with `skip_damaged` bytes that are
+ * no UTF-8 and lines that are no JSON; a piece then ends in front of such. Without, fails
+ * with STATUS_FORMAT for invalid UTF-8, a NUL, and as corpus_text_seek. */
 Status corpus_text_next(CorpusPiece *piece, CorpusPlace *place, const CorpusText *corpus,
                         int64_t bytes, Arena *arena, Diag *diag);
 

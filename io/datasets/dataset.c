@@ -82,12 +82,20 @@ static const Field *fields_with_format(Arena *arena, const DataFormat *format,
     return fields;
 }
 
-bool dataset_is_path(const DataFormat *format, const char *name) {
+/* Whether a name is among those that are joined by '|'; NULL = none. */
+static bool is_among(const char *names, const char *name) {
     size_t length = strlen(name);
-    for (const char *at = format->paths; at && *at;
-         at += strcspn(at, "|"), at += *at == '|')
+    for (const char *at = names; at && *at; at += strcspn(at, "|"), at += *at == '|')
         if (strcspn(at, "|") == length && memcmp(at, name, length) == 0) return true;
     return false;
+}
+
+bool dataset_is_path(const DataFormat *format, const char *name) {
+    return is_among(format->paths, name);
+}
+
+bool dataset_is_tolerance(const DataFormat *format, const char *name) {
+    return is_among(format->tolerances, name);
 }
 
 Status dataset_bind(const DataFormat **format, void **options, Arena *arena,

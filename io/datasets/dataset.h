@@ -18,6 +18,9 @@ typedef struct DataFormat {
     const Field *fields;
     const char
         *paths; /* names of the fields that are paths, one or a list, joined by '|' */
+    const char
+        *tolerances; /* names of fields that say what ends a run, and change nothing
+                        of what it read before, joined by '|'; NULL = none */
     size_t options_size;
     const void *defaults;
     /* Checks bound options against each other and binds maps in them; NULL = nothing to
@@ -30,8 +33,9 @@ typedef struct DataFormat {
 const DataFormat *dataformat_find(const char *name);
 const DataFormat *const *dataformat_list(void);
 
-/* Whether an option of the format is a path, or a list of them. */
+/* Whether an option of the format is a path, or a list of them; a tolerance. */
 bool dataset_is_path(const DataFormat *format, const char *name);
+bool dataset_is_tolerance(const DataFormat *format, const char *name);
 
 /* Checks one `data:` entry (a map with `format`) without opening anything; errors are
  * STATUS_RECIPE at their place. String fields whose name is in the format's `paths` are

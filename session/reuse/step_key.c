@@ -89,7 +89,8 @@ static DataEntry *find_entry(const Session *session, const char *name) {
     return NULL;
 }
 
-/* A data set: its format, its options but for paths, and the hash of its files. */
+/* A data set: its format, its options but for paths and tolerances, and the hash of its
+ * files. */
 static Status put_data(StepKeys *keys, Tree *use, const char *name, Diag *diag) {
     DataEntry *entry = find_entry(keys->session, name);
     if (!entry)
@@ -101,7 +102,8 @@ static Status put_data(StepKeys *keys, Tree *use, const char *name, Diag *diag) 
     Tree *options = tree_new(arena, TREE_MAP, LOC_NONE);
     const Tree *all = fields_to_tree(arena, entry->format->fields, entry->options);
     for (const Tree *option = all->first; option; option = option->next)
-        if (!dataset_is_path(entry->format, option->key))
+        if (!dataset_is_path(entry->format, option->key) &&
+            !dataset_is_tolerance(entry->format, option->key))
             tree_put(arena, options, option->key, tree_copy(arena, option));
     tree_put_string(arena, use, "data", name);
     tree_put_string(arena, use, "format", entry->format->name);

@@ -262,6 +262,32 @@ static void test_damaged_later(void **state) {
     text_free(&lines);
 }
 
+/* What is damaged is left out where the recipe says so: bytes, and lines of JSON. */
+static void test_left_out(void **state) {
+    (void)state;
+    static const char SKIP[] = "\"length\": 3, \"bytes\": 40, \"on_error\": \"skip\"";
+    char keys[128];
+    put("a.txt", "the cat \xFF\xFE\xC3 sat \xE2\x82 on\n");
+    snprintf(keys, sizeof keys, "\"path\": \"a.txt\", %s", SKIP);
+    Set set = set_open(keys);
+    assert_string_equal(window(&set, 0), "the cat sat on");
+    char *said = diag_text(set.bench.diag);
+    assert_non_null(strstr(said, "a.txt: warning: damaged text is left out, the first at "
+                                 "byte 8"));
+    assert_null(strstr(strstr(said, "warning") + 1, "warning"));
+    free(said);
+    set_close(&set);
+    put("a.jsonl",
+        "{\"text\": \"the cat\"}\n{\"text\": \"mat}\n{\"text\": \"sat on\"}\n");
+    snprintf(keys, sizeof keys, "\"path\": \"a.jsonl\", %s", SKIP);
+    set = set_open(keys);
+    assert_string_equal(window(&set, 0), "the cat sat on");
+    set_close(&set);
+    put("b.txt", "\xFF\xFE\xFF");
+    snprintf(keys, sizeof keys, "\"path\": \"b.txt\", %s", SKIP);
+    refuse(keys, STATUS_FORMAT, "b.txt|none");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows),   cmocka_unit_test(test_measured),
@@ -269,6 +295,7 @@ int main(void) {
         cmocka_unit_test(test_parts),     cmocka_unit_test(test_lines),
         cmocka_unit_test(test_folder),    cmocka_unit_test(test_shipped),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_damaged_later),
+        cmocka_unit_test(test_left_out),
     };
     set_format = "corpus";
     return cmocka_run_group_tests(tests, enter, leave);
