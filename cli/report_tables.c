@@ -2,7 +2,8 @@
 #include "cli/report_tables.h"
 
 #include "cli/text_table.h"
-#include "exec/run/lanes.h"
+#include "exec/run/ranks.h"
+#include "exec/train/shards.h"
 #include "session/report/metric_change.h"
 
 #include <math.h>
@@ -21,8 +22,16 @@ static void plan_row(TextTable *table, const char *name, const Measure *measure,
     table_add(table, "%s", training > 0 ? text_size(arena, training) : "-");
 }
 
-/* How many threads training uses: every shard as many as all can have. Results depend on
- * the number of shards, so that does not follow the machine. */
+/* Threads of all ranks at work on so many shards, where each rank has `threads`. */
+static long long threads_used(long long threads, long long shards) {
+    long long used = 0;
+    for (int r = 0; r < ranks_count(); r++) used += shards_threads(threads, shards, r);
+    return used;
+}
+
+/* How many threads training uses: every shard of a rank as many as all can have. Results
+ * depend on the number of shards, so that does not follow the machine. Of ranks without a
+ * shard the plan has warned (job_warn_idle). */
 static void print_threads(const RunReport *report, FILE *out) {
     long long least = 0, most = 0, threads = 1;
     char shards[64];
@@ -38,16 +47,19 @@ static void print_threads(const RunReport *report, FILE *out) {
         snprintf(shards, sizeof shards, "%lld", most);
     else
         snprintf(shards, sizeof shards, "%lld to %lld", least, most);
-    const long long used = lanes_used(threads, most);
-    fprintf(out, "threads used in training: %lld of %lld (shards: %s", used, threads,
-            shards);
-    if (used > most) fprintf(out, ", %lld threads in each", used / most);
+    const int ranks = ranks_count();
+    const long long used = threads_used(threads, most), all = ranks * threads;
+    fprintf(out, "threads used in training: %lld of %lld (shards: %s", used, all, shards);
+    if (ranks > 1)
+        fprintf(out, ", %d ranks of %lld", ranks, threads);
+    else if (used > most)
+        fprintf(out, ", %lld threads in each", used / most);
     fputs(")\n", out);
-    if (lanes_used(threads, least) < threads)
+    if (least >= ranks && threads_used(threads, least) < all)
         fprintf(out,
                 "    hint: `shards: %lld` would use all of them; the bytes of results "
                 "depend on the number of shards\n",
-                threads);
+                all);
 }
 
 /* How many heads or units each block keeps: ", heads 4 3 2"; nothing where a step has no

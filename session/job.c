@@ -42,6 +42,38 @@ Status job_same(const char *text, Status status, Loc at, const char *what,
     return ranks_agree(mine, diag);
 }
 
+/* The step of the plan that trains with the fewest shards, NULL = none trains. */
+static const ReportStep *fewest_shards(const RunReport *plan) {
+    const ReportStep *found = NULL;
+    for (int i = 0; i < plan->count; i++) {
+        const int64_t shards = plan->steps[i].result.train_shards;
+        if (shards > 0 && (!found || shards < found->result.train_shards))
+            found = &plan->steps[i];
+    }
+    return found;
+}
+
+void job_warn_idle(const Session *session, Diag *diag) {
+    const ReportStep *idle = fewest_shards(&session->planned);
+    const long long ranks = ranks_count();
+    if (!idle || idle->result.train_shards >= ranks) return;
+    const StepSource *source = &idle->step->source;
+    const long long shards = (long long)idle->result.train_shards;
+    const long long samples = (long long)idle->result.train_work.samples;
+    const long long threads = ranks * session->threads;
+    const char *advice =
+        samples < ranks
+            ? arena_printf(session->arena, "its mini-batches have %lld samples", samples)
+            : arena_printf(session->arena,
+                           "`shards: %lld` would use all of them and their threads; the "
+                           "bytes of results depend on the number of shards",
+                           threads < samples ? threads : samples);
+    diag_warn(diag, option_loc(source, "shards"), source->key,
+              "%lld of %lld ranks have no shard in step %d (shards: %lld): %s",
+              ranks - shards, ranks, (int)(idle - session->planned.steps) + 1, shards,
+              advice);
+}
+
 Status job_send_text(Text *text, Diag *diag) {
     uint64_t length = text->length;
     if (ranks_count() == 1) return STATUS_OK;

@@ -32,6 +32,11 @@ Status job_same(const char *text, Status status, Loc at, const char *what,
  * ranks do. */
 Status job_send_text(Text *text, Diag *diag);
 
+/* Warns of ranks without a shard in the step of the plan that trains with the fewest, and
+ * says how many shards would use all threads, where every rank has as many as this one.
+ */
+void job_warn_idle(const Session *session, Diag *diag);
+
 /* A file of rank 0 that all ranks can read. */
 typedef struct JobFile {
     const char *path; /* NULL = rank 0 sent none */

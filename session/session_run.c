@@ -78,6 +78,7 @@ static Status plan_steps(Session *session, Diag *diag) {
         (session->outputs.count > 0 || session->options.keeps_model))
         companions_find(session, model, diag);
     model_destroy(model);
+    if (status == STATUS_OK) job_warn_idle(session, diag);
     if (session->measured) memory_foretell(session);
     return status == STATUS_OK ? memory_check(session, diag) : status;
 }

@@ -178,6 +178,11 @@ Status shards_create(Shards **out, const ShardsOptions *options, Diag *diag) {
     return status;
 }
 
+int64_t shards_threads(int64_t threads, int64_t shards, int rank) {
+    const ShardRange range = gradient_exchange_range(shards, rank);
+    return range.end > range.first ? lanes_used(threads, range.end - range.first) : 0;
+}
+
 int64_t shards_count(const Shards *shards) {
     return shards->count;
 }

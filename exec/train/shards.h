@@ -23,6 +23,10 @@
 
 typedef struct Shards Shards;
 
+/* Threads at work in rank `rank`, which has so many, where a mini-batch has so many
+ * shards; 0 = none of them is this rank's. */
+int64_t shards_threads(int64_t threads, int64_t shards, int rank);
+
 /* What is differentiated over what. All is borrowed. */
 typedef struct ShardsOptions {
     Graph *graph;

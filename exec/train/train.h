@@ -79,7 +79,7 @@ typedef struct TrainWork {
 typedef struct TrainNeeds {
     size_t bytes;   /* beside the model's weights: workspaces of all shards that run at
                        once, gradients, optimiser state, averaged weights, priors */
-    int64_t shards; /* of a full mini-batch: threads are shared among them (lanes_used) */
+    int64_t shards; /* of a full mini-batch: see shards_threads */
     TrainWork step;
 } TrainNeeds;
 

@@ -2,8 +2,9 @@
 #include "passes/training/objective.h"
 
 #include "exec/linalg/bf16.h"
-#include "exec/run/lanes.h"
+#include "exec/run/ranks.h"
 #include "exec/train/prior.h"
+#include "exec/train/shards.h"
 #include "ir/rewrite.h"
 #include "passes/evaluate/development.h"
 
@@ -132,7 +133,7 @@ static void record_training(const Objective *o, const TrainOptions *options,
     /* not in the record: a model must not tell the threads it was made with */
     tree_put_int(ctx->arena, ctx->times, "threads", ctx->threads);
     tree_put_int(ctx->arena, ctx->times, "threads_used",
-                 lanes_used(ctx->threads, report->shards));
+                 shards_threads(ctx->threads, report->shards, ranks_number()));
 }
 
 /* What training does to weights: those that are trained become float32. */

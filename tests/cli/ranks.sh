@@ -50,9 +50,11 @@ expect() {
     grep -q "$3" told || fail "expected: $3"
 }
 
-# Reports and results without the times of the machine and the memory of a process.
+# Reports and results without the times of the machine, the memory of a process, the number
+# of ranks and the warning of those that have no shard.
 timeless() {
-    grep -v -E '"(seconds|samples_per_second|milliseconds_per_sample|peak_memory|cores)":|per_second|^time ' "$1"
+    grep -v -E '"(seconds|samples_per_second|milliseconds_per_sample|peak_memory|cores|ranks)":|per_second|^time ' "$1" |
+        sed 's/"[^"]*ranks have no shard[^"]*", //'
 }
 
 # ---- the same bytes and numbers ----
@@ -84,6 +86,19 @@ for ranks in 1 2 3 4; do
     [ $ranks = 1 ] || [ "$(grep -c '^\[1/11\] finetune \.\.\.' err)" = 1 ] ||
         fail "progress of $ranks ranks is not told once"
 done
+
+# ---- ranks without a shard ----
+
+# The step with the fewest shards is told of, with as many as there are threads.
+grep -q 'tiny.yaml:.*warning: passes\[0\]: 2 of 4 ranks have no shard in step 1 (shards: 2): `shards: 8` would' err ||
+    fail "idle ranks are not told"
+grep -q '^threads used in training: 6 of 8 (shards: 2 to 3, 4 ranks of 2)' err || fail "$(grep 'threads used' err)"
+job 4 --recipe tiny.yaml --threads 2 --output out.h5 --force --quiet --set passes.0.finetune.batch_size=2
+grep -q '2 of 4 ranks have no shard in step 1 (shards: 2): its mini-batches have 2 samples' err ||
+    fail "mini-batches smaller than ranks are not told"
+job 3 --recipe tiny.yaml --threads 3 --output out.h5 --force --set passes.0.finetune.shards=3
+grep -q 'have no shard' err && fail "ranks with a shard each are warned of"
+grep -q '^threads used in training: 9 of 9 (shards: 3, 3 ranks of 3)' err || fail "$(grep 'threads used' err)"
 
 # ---- another number of ranks goes on ----
 
