@@ -4,6 +4,7 @@
 #include "io/files/file.h"
 #include "io/files/folder.h"
 #include "io/files/json.h"
+#include "io/files/text_start.h"
 #include "io/tokenizers/unicode.h"
 
 #include <inttypes.h>
@@ -365,7 +366,7 @@ static Status add_file(CorpusText *corpus, const char *path, int64_t *bytes, Dia
     file->is_lines = text_ends_with(path, ".jsonl");
     *bytes += file->bytes;
     corpus->count++;
-    return STATUS_OK;
+    return text_start_check(file->path, file->data, (size_t)file->bytes, diag);
 }
 
 static Status add_files(CorpusText *corpus, const char *path, int64_t *bytes,

@@ -1,6 +1,7 @@
 /* Tar: see tar.h. */
 #include "io/datasets/tar.h"
 
+#include "io/files/text_start.h"
 #include "ir/mapped.h"
 #include "ir/text.h"
 
@@ -198,30 +199,17 @@ static Status take_header(Tar *tar, TarVisit *visit, void *self, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Says what a file is that is no archive. */
-static Status refuse_packed(const char *path, const char *kind, Diag *diag) {
-    diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-              "expected a tar archive, found one compressed by %s", kind);
-    diag_hint(diag,
-              "unpack it (`%s -d`): images in it are compressed already, and files "
-              "are found in place only in plain archives",
-              kind);
-    return STATUS_FORMAT;
-}
-
+/* Says what a file is that is no plain archive. */
 static Status check_plain(const Tar *tar, Diag *diag) {
-    static const struct {
-        const char *start, *kind;
-        size_t length;
-    } PACKED[] = {{"\x1f\x8b", "gzip", 2},
-                  {"\x28\xb5\x2f\xfd", "zstd", 4},
-                  {"\xfd\x37zXZ", "xz", 5},
-                  {"BZh", "bzip2", 3}};
-    for (size_t i = 0; i < sizeof PACKED / sizeof *PACKED; i++)
-        if (tar->bytes >= PACKED[i].length &&
-            memcmp(tar->data, PACKED[i].start, PACKED[i].length) == 0)
-            return refuse_packed(tar->path, PACKED[i].kind, diag);
-    return STATUS_OK;
+    const Packing *packing = packing_of(tar->data, tar->bytes);
+    if (!packing) return STATUS_OK;
+    diag_fail(diag, STATUS_FORMAT, LOC_FILE(tar->path), NULL,
+              "expected a tar archive, found one compressed by %s", packing->name);
+    diag_hint(diag,
+              "unpack it (`%s`): images in it are compressed already, and files "
+              "are found in place only in plain archives",
+              packing->unpack);
+    return STATUS_FORMAT;
 }
 
 Status tar_visit(const Buf *archive, const char *path, TarVisit *visit, void *self,

@@ -2,6 +2,7 @@
 #include "io/files/json.h"
 
 #include "io/files/file.h"
+#include "io/files/text_start.h"
 #include "io/tokenizers/unicode.h"
 
 #include <jansson.h>
@@ -174,6 +175,7 @@ Status json_read(Tree **out, Arena *arena, const char *path, size_t limit, Diag 
     char *text;
     size_t length;
     TRY(file_read(&text, &length, arena, path, limit, diag));
+    TRY(text_start_check(path, text, length, diag));
     return json_parse(out, arena, path, text, length, diag);
 }
 

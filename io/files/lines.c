@@ -2,6 +2,7 @@
 #include "io/files/lines.h"
 
 #include "io/files/file.h"
+#include "io/files/text_start.h"
 #include "io/tokenizers/unicode.h"
 
 #include <string.h>
@@ -18,6 +19,7 @@ Status lines_read(Line **out, int *count, Arena *arena, const char *path, size_t
     size_t length, lines = 1;
     int number = 0;
     TRY(file_read(&text, &length, arena, path, limit, diag));
+    TRY(text_start_check(path, text, length, diag));
     const char *stop = text + length;
     for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
     *out = ARENA_ARRAY(arena, Line, lines);

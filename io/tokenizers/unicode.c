@@ -1,6 +1,8 @@
 /* Unicode: UTF-8 by hand, properties through libutf8proc. */
 #include "io/tokenizers/unicode.h"
 
+#include "io/files/text_start.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +83,7 @@ Status utf8_check_file(const char *file, const char *text, size_t length, Diag *
     const char *nul = memchr(text, 0, length);
     size_t valid = utf8_check(text, nul ? (size_t)(nul - text) : length);
     if (valid == length) return STATUS_OK;
+    TRY(text_start_check(file, text, length, diag));
     Loc at = utf8_locate(file, text, valid);
     if (text + valid == nul)
         diag_fail(diag, STATUS_FORMAT, at, NULL, "expected text, found a NUL byte");

@@ -35,7 +35,7 @@ size_t utf8_count(const char *text, size_t length);
 Loc utf8_locate(const char *file, const char *text, size_t offset);
 
 /* Fails with STATUS_FORMAT, at the line and column (in characters) of `file`, when its
- * text holds invalid UTF-8 or a NUL. */
+ * text holds invalid UTF-8 or a NUL, and as text_start_check (io/files/text_start.h). */
 Status utf8_check_file(const char *file, const char *text, size_t length, Diag *diag);
 
 /* Reads one character of valid UTF-8 and its length in bytes. */

@@ -247,7 +247,7 @@ static void bad(void **state) {
         {"a.tsv",
          "\xff\xfe"
          "a",
-         "a.tsv:1:1: error: invalid UTF-8, byte 0xff"},
+         "a.tsv: error: expected text in UTF-8, found UTF-16"},
         {"a.csv", "a,b\n1,\"2\n3,4\n", "a.csv:2: error: a quote opens here"},
         {"a.csv", "a,b\n\"1\"x,2\n", "a.csv:2: error: expected a separator"},
         {"a.csv", "a,b\n\"1\n\"\rx,2\n", "a.csv:3: error: expected a separator"},
