@@ -19,6 +19,12 @@ int batches_column(const Batches *batches, const char *name) {
     return -1;
 }
 
+const char *batches_sample(Arena *arena, const Batches *batches, int64_t index) {
+    const char *origin = batches->origin ? batches->origin(batches, index) : NULL;
+    return arena_printf(arena, origin ? "sample %lld (%s)" : "sample %lld",
+                        (long long)index, origin);
+}
+
 typedef int64_t (*LengthOf)(const Batches *self, int64_t index);
 
 /* The longest sample, rounded up, at most `most`; 0 without lengths. */
@@ -94,6 +100,10 @@ static int64_t extended_source_length(const Batches *self, int64_t index) {
     return extended(self)->data->source_length(extended(self)->data, index);
 }
 
+static const char *extended_origin(const Batches *self, int64_t index) {
+    return extended(self)->data->origin(extended(self)->data, index);
+}
+
 static int64_t extended_masked(const Batches *self, int64_t tokens) {
     return extended(self)->data->masked(extended(self)->data, tokens);
 }
@@ -135,6 +145,7 @@ Batches *batches_extend(const Batches *data, const Column *columns,
     e->base.destroy = extended_destroy;
     if (data->length) e->base.length = extended_length;
     if (data->source_length) e->base.source_length = extended_source_length;
+    if (data->origin) e->base.origin = extended_origin;
     if (data->masked) e->base.masked = extended_masked;
     return &e->base;
 }

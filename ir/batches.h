@@ -120,6 +120,11 @@ struct Batches {
 
     bool augments; /* a key of Fetch changes something */
 
+    /* The file that a sample is of, or its place in an archive, for messages; borrowed.
+     * NULL = not known, in whole or of this sample; of the first one of every class it is
+     * known where any is. */
+    const char *(*origin)(const Batches *self, int64_t index);
+
     /* Sequences: tokens of one sample, at most max_tokens. NULL: all samples have the
      * shape of their columns. With lengths, a column's type may hold DIM_T, and samples
      * are batched by length and padded no further than needed. */
@@ -172,6 +177,10 @@ int64_t batches_group(const Batches *batches);
 
 /* Index of a column by name, -1 when there is none. */
 int batches_column(const Batches *batches, const char *name);
+
+/* What messages call a sample: "sample 98", and where it is from, if that is known. In
+ * the arena. */
+const char *batches_sample(Arena *arena, const Batches *batches, int64_t index);
 
 /* The samples of `data` with `count` further columns of floats, all dimensions known:
  * values[i] holds column i of every sample one after another. All is borrowed and must

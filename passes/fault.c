@@ -46,8 +46,9 @@ Status step_fail_gate(PassContext *ctx, const GateFault *fault, Diag *diag) {
 
 Status step_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
                        int64_t classes, int32_t label) {
-    step_fail(ctx, diag, "%s: sample %lld: expected a label from 0 to %lld, found %d",
-              data->name, (long long)sample, (long long)classes - 1, (int)label);
+    step_fail(ctx, diag, "%s: %s: expected a label from 0 to %lld, found %d", data->name,
+              batches_sample(ctx->arena, data, sample), (long long)classes - 1,
+              (int)label);
     diag_hint(diag, "classes of the model: %lld", (long long)classes);
     return STATUS_MODEL;
 }

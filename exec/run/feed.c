@@ -156,9 +156,12 @@ static Limit limit_of(const PlanNode *input) {
 static Status fail_limit(const Feed *feed, const Limit *limit, int64_t sample,
                          int32_t found, Diag *diag) {
     const long long below = (long long)limit->below;
+    Arena *arena = arena_create();
     Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, feed->data->name,
-                              "sample %lld: expected %s from 0 to %lld, found %d",
-                              (long long)sample, limit->name, below - 1, (int)found);
+                              "%s: expected %s from 0 to %lld, found %d",
+                              batches_sample(arena, feed->data, sample), limit->name,
+                              below - 1, (int)found);
+    arena_destroy(arena);
     if (limit->labels && limit->skip)
         diag_hint(diag, "classes of the model: %lld; label %d leaves a row out", below,
                   INDEX_SKIP);

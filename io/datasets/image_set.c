@@ -8,6 +8,13 @@
 /* Damaged images that are named one by one. */
 #define NAMED_MAX 5
 
+/* The first sample of a class. */
+typedef struct ClassFirst {
+    int32_t label;
+    int64_t sample;
+    const char *name; /* of its image, in the set's arena */
+} ClassFirst;
+
 typedef struct ImageSet {
     Batches base;
     Column columns[IMAGE_COLUMNS];
@@ -18,8 +25,10 @@ typedef struct ImageSet {
     ImageOptions options;
     Augment augment;
     AugmentSource view;
-    int64_t *image;   /* by sample: number of its image in the source */
-    int32_t *labels;  /* by sample; NULL without */
+    int64_t *image;     /* by sample: number of its image in the source */
+    int32_t *labels;    /* by sample; NULL without */
+    ClassFirst *firsts; /* by label, where the source is closed; NULL without labels */
+    int64_t first_count;
     Tensor ready;     /* u8[n, channels, rows, cols], or no data */
     Image *originals; /* by sample; NULL = not kept */
     int64_t original_count;
@@ -194,6 +203,41 @@ static Status set_fetch(const Batches *self, const Fetch *what, void *const *dst
     return augment_fetch(&set->augment, &set->view, set->labels, self, what, dst, diag);
 }
 
+/* ---- names of images ---- */
+
+static int compare_firsts(const void *a, const void *b) {
+    const ClassFirst *x = a, *y = b;
+    if (x->label != y->label) return x->label < y->label ? -1 : 1;
+    return x->sample < y->sample ? -1 : x->sample > y->sample;
+}
+
+/* Keeps the names that messages about labels want when the source is closed. */
+static void keep_firsts(ImageSet *set) {
+    const int64_t count = set->base.count;
+    if (!set->labels) return;
+    ClassFirst *all = memory_alloc((size_t)count, sizeof *all);
+    for (int64_t i = 0; i < count; i++) all[i] = (ClassFirst){set->labels[i], i, NULL};
+    qsort(all, (size_t)count, sizeof *all, compare_firsts);
+    for (int64_t i = 0; i < count; i++)
+        if (i == 0 || all[i].label != all[i - 1].label) all[set->first_count++] = all[i];
+    set->firsts = memory_grow(all, (size_t)set->first_count, sizeof *all);
+    for (int64_t i = 0; i < set->first_count; i++)
+        set->firsts[i].name =
+            arena_strdup(set->arena, name_of(set, set->firsts[i].sample));
+}
+
+/* Batches.origin. */
+static const char *set_origin(const Batches *self, int64_t index) {
+    const ImageSet *set = (const ImageSet *)self;
+    if (set->open) return name_of(set, index);
+    const ClassFirst wanted = {set->labels ? set->labels[index] : 0, index, NULL};
+    const ClassFirst *found =
+        set->firsts ? bsearch(&wanted, set->firsts, (size_t)set->first_count,
+                              sizeof wanted, compare_firsts)
+                    : NULL;
+    return found ? found->name : NULL;
+}
+
 static void close_source(ImageSet *set) {
     if (set->open && set->source.close) set->source.close(set->source.self);
     set->open = false;
@@ -205,6 +249,7 @@ static void set_destroy(Batches *self) {
     free(set->originals);
     free(set->image);
     free(set->labels);
+    free(set->firsts);
     tensor_release(&set->ready);
     close_source(set);
     arena_destroy(set->arena);
@@ -387,6 +432,7 @@ static Status set_fill(ImageSet *set, const ImageKeys *keys, Loc at, Diag *diag)
         TRY(tensor_create(&set->ready, DTYPE_U8, 4, shape, diag));
     }
     if (keep || set->source.skip_damaged) TRY(load_all(set, diag));
+    if (keep) keep_firsts(set);
     if (keep) close_source(set);
     set->base.columns = set->columns;
     set->base.column_count = augment_columns(set->columns, "pixel_values", &set->augment,
@@ -403,6 +449,7 @@ Status image_set_open(Batches **out, const ImageSource *source, const ImageKeys 
     set->open = true;
     set->base.name = arena_strdup(arena, name);
     set->base.partial = true;
+    set->base.origin = set_origin;
     set->base.fetch = set_fetch;
     set->base.destroy = set_destroy;
     set->view.self = set;

@@ -87,6 +87,38 @@ static void test_same_order(void **state) {
     bench_close(&fresh);
 }
 
+/* Messages know the file of the first sample of each class, of all where they are decoded
+ * anew. */
+static void test_origins(void **state) {
+    (void)state;
+    folder_fill();
+    assert_int_equal(shell("cd set && tar cf ../a.tar ant bee cat"), 0);
+    for (int fresh = 0; fresh < 2; fresh++) {
+        static const char *const NAMES[] = {"ant", "bee", "cat"};
+        Bench bench = bench_open();
+        bool seen[3] = {false};
+        assert_ok(bench_load(&bench, fresh
+                                         ? OPEN("a.tar", ", \"memory\": 0, \"offset\": 1")
+                                         : OPEN("a.tar", ", \"offset\": 1")),
+                  bench.diag);
+        for (int64_t i = 0; i < ALL - 1; i++) {
+            int class, k, label;
+            char wanted[64];
+            fetch_one(&bench, i, &class, &k, &label);
+            const char *origin = bench.data->origin(bench.data, i);
+            const char *text = batches_sample(bench.arena, bench.data, i);
+            snprintf(wanted, sizeof wanted, "a.tar/%s/%d.png", NAMES[class], k);
+            if (fresh || !seen[class]) assert_non_null(strstr(origin, wanted));
+            if (!fresh && seen[class]) assert_null(origin);
+            snprintf(wanted, sizeof wanted, "sample %d", (int)i);
+            assert_int_equal(strncmp(text, wanted, strlen(wanted)), 0);
+            assert_int_equal(origin && strstr(text, origin) != NULL, origin != NULL);
+            seen[class] = true;
+        }
+        bench_close(&bench);
+    }
+}
+
 /* Folders as classes, in archives as GNU tar writes them in each of its forms. */
 static void test_folders(void **state) {
     (void)state;
@@ -354,11 +386,17 @@ static void test_packed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_order),       cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_shards),           cmocka_unit_test(test_long_names),
-        cmocka_unit_test(test_samples),          cmocka_unit_test(test_samples_refused),
-        cmocka_unit_test(test_damaged_image),    cmocka_unit_test(test_sizes_that_lie),
-        cmocka_unit_test(test_headers_that_lie), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_same_order),
+        cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_samples_refused),
+        cmocka_unit_test(test_damaged_image),
+        cmocka_unit_test(test_sizes_that_lie),
+        cmocka_unit_test(test_headers_that_lie),
+        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_packed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
