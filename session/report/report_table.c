@@ -17,9 +17,12 @@ static const char *const NO_OPTIONS[] = {"name", "output", "threads"};
 
 Status reports_read(Tree ***out, Arena *arena, const StringList *paths, Diag *diag) {
     *out = ARENA_ARRAY(arena, Tree *, (size_t)paths->count + 1);
-    for (int i = 0; i < paths->count; i++)
-        TRY(report_read(&(*out)[i], arena, paths->items[i], diag));
-    return STATUS_OK;
+    Status first = STATUS_OK;
+    for (int i = 0; i < paths->count; i++) {
+        const Status status = report_read(&(*out)[i], arena, paths->items[i], diag);
+        if (first == STATUS_OK) first = status;
+    }
+    return first;
 }
 
 /* ---- cells ---- */

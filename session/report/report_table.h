@@ -43,7 +43,7 @@ typedef struct ReportTableOptions {
                             order given */
 } ReportTableOptions;
 
-/* Reads reports. Fails with STATUS_IO, STATUS_FORMAT. */
+/* Reads reports; all that are none are told. Fails with STATUS_IO, STATUS_FORMAT. */
 Status reports_read(Tree ***out, Arena *arena, const StringList *paths, Diag *diag);
 
 /* Makes the table of reports, which were read from `paths`: by default the report's name,
