@@ -349,7 +349,7 @@ void report_print_result(const Session *session, FILE *out) {
     result_row(&table, "FLOPs", text_flops(arena, a->flops), text_flops(arena, b->flops),
                ratio_of(a->flops, b->flops));
     all_metrics(report, &table);
-    table_add(&table, "time");
+    table_add(&table, "time of steps");
     table_add(&table, "-");
     table_add(&table, "%s", text_seconds(arena, seconds));
     table_add(&table, "-");

@@ -228,6 +228,7 @@ void html_provenance(Text *text, Arena *arena, const Run *run) {
     add_row(text, "output's hash", run_string(output, "hash"), true);
     add_number(text, arena, "seed", run_number(document, "seed"));
     add_number(text, arena, "threads", run_number(document, "threads"));
+    add_number(text, arena, "ranks", run_number(document, "ranks"));
     add_row(text, "kernels", run_string(document, "processor"), false);
     add_row(text, "machine", host_text(arena, tree_get(document, "host")), false);
     add_row(text, "peak memory",

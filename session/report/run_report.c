@@ -3,6 +3,7 @@
 
 #include "exec/linalg/products.h"
 #include "exec/run/parallel.h"
+#include "exec/run/ranks.h"
 #include "exec/run/ticker.h"
 #include "io/files/json.h"
 #include "ir/version.h"
@@ -205,6 +206,7 @@ Tree *run_report(const Session *session, Status status, const Diag *diag) {
     if (status != STATUS_OK) put_errors(arena, map, diag);
     put_gate(arena, map, session);
     put_recipe(session, map);
+    if (session->bound) tree_put_int(arena, map, "ranks", ranks_count());
     put_host(arena, map);
     put_input(session, map);
     put_data(session, map);

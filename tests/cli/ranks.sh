@@ -78,6 +78,7 @@ for ranks in 1 2 3 4; do
     job $ranks --recipe tiny.yaml --threads 2 --output out.h5 --force --report report.json ||
         fail "$ranks ranks: exit code $code"
     mv out.h5 $ranks.h5
+    grep -q "^  \"ranks\": $ranks,$" report.json || fail "the report of $ranks ranks says $(grep ranks report.json)"
     timeless report.json >$ranks.json
     timeless out >$ranks.out
     for file in h5 json out; do
