@@ -174,7 +174,8 @@ static const Flag flags[] = {
          "longest time ago goes first")},
     {"memory", "SIZE",
      F_STRING(Flags, memory,
-              "refuse a run that is foretold to take more memory, as in 600M or 2G")},
+              "refuse a run that is foretold to take more memory, as in 600M or 2G; for "
+              "each rank")},
     {"hidden-states", NULL,
      F_BOOL(Flags, hidden_states, "also write every layer's output")},
     {"finite", NULL,

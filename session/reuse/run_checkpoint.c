@@ -183,6 +183,19 @@ static bool is_in_use(const RunCheckpoint *checkpoint) {
     return used;
 }
 
+/* Nothing is there to be gone on with: the run never began, or it ended. */
+static void warn_none(const RunCheckpoint *checkpoint) {
+    const RunCheckpointOptions *options = &checkpoint->options;
+    const char *text = "no checkpoint is kept here: the run starts from the beginning";
+    if (options->ended)
+        diag_warn(options->diag, LOC_FILE(options->folder), NULL,
+                  "%s, also if it is the one that has written %s; --cache FOLDER keeps "
+                  "finished steps",
+                  text, options->ended);
+    else
+        diag_warn(options->diag, LOC_FILE(options->folder), NULL, "%s", text);
+}
+
 static Status open_earlier(RunCheckpoint *checkpoint) {
     Diag *diag = checkpoint->options.diag, *own = diag_create();
     const char *folder = checkpoint->options.folder;
@@ -194,8 +207,7 @@ static Status open_earlier(RunCheckpoint *checkpoint) {
                   "a run that did not end is kept here; this one replaces it, --resume "
                   "of `compress` would go on with it");
     if (status == STATUS_OK && !there && checkpoint->options.resume)
-        diag_warn(diag, LOC_FILE(folder), NULL,
-                  "no checkpoint is kept here: the run starts from the beginning");
+        warn_none(checkpoint);
     if (status == STATUS_OK && there && checkpoint->options.resume) {
         status = lock_folder(checkpoint, diag);
         if (status == STATUS_OK)

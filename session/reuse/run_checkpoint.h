@@ -23,9 +23,11 @@
 typedef struct RunCheckpoint RunCheckpoint;
 
 typedef struct RunCheckpointOptions {
-    const char *folder;   /* made with the first checkpoint */
-    bool resume;          /* use what is there; else the first new one replaces it */
-    bool never;           /* nothing is written */
+    const char *folder; /* made with the first checkpoint */
+    bool resume;        /* use what is there; else the first new one replaces it */
+    bool never;         /* nothing is written */
+    const char *ended;  /* with `resume`: a file that an earlier run may have ended with,
+                           which warnings name; NULL = none */
     const Recipe *recipe; /* borrowed, as is all below */
     const Watch *watch;   /* NULL = never interrupted */
     Diag *diag;           /* where warnings go */

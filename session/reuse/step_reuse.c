@@ -136,12 +136,23 @@ static void tell_kept(void *self, int index, bool training, double seconds) {
     arena_destroy(arena);
 }
 
+/* The output that is there, as it is after a run that ended; NULL where that is taken
+ * over from the cache, or is not asked for. */
+static const char *ended_output(const StepReuse *reuse) {
+    const Session *session = reuse->session;
+    if (!session->options.resume || reuse->cache || session->outputs.count == 0)
+        return NULL;
+    const char *output = session->outputs.items[0].path;
+    return path_is_file(output) || path_is_folder(output) ? output : NULL;
+}
+
 static Status open_checkpoint(StepReuse *reuse, Diag *diag) {
     const Session *session = reuse->session;
     const SessionOptions *wanted = &session->options;
     const RunCheckpointOptions options = {.folder = step_reuse_checkpoint(session),
                                           .resume = wanted->resume,
                                           .never = is_off(session),
+                                          .ended = ended_output(reuse),
                                           .recipe = &session->recipe,
                                           .watch = wanted->watch,
                                           .diag = diag,
