@@ -143,6 +143,28 @@ static Status visit_file(void *self, const TarFile *file, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Warns of files of the archive visited last that have the name of another one, which
+ * programs that add to archives leave: found[first .. count) are its files. */
+static void warn_repeated(const Indexing *index, int64_t first, Diag *diag) {
+    const int64_t count = index->count - first;
+    const char *repeated = NULL;
+    int64_t more = 0;
+    const char **names = memory_alloc((size_t)count + 1, sizeof *names);
+    for (int64_t i = 0; i < count; i++) names[i] = index->found[first + i].image.name;
+    qsort(names, (size_t)count, sizeof *names, text_order);
+    for (int64_t i = 1; i < count; i++) {
+        if (strcmp(names[i], names[i - 1]) != 0) continue;
+        if (!repeated) repeated = names[i];
+        more++;
+    }
+    free(names);
+    if (repeated)
+        diag_warn(diag, LOC_FILE(index->path), NULL,
+                  "%" PRId64 " of its files have the name of another one, as %s: all of "
+                  "them count",
+                  more, repeated + strlen(index->path) + 1);
+}
+
 static Status visit_archives(Indexing *index, const StringList *paths, Diag *diag) {
     ImageShards *shards = index->shards;
     shards->archives = memory_alloc((size_t)paths->count, sizeof *shards->archives);
@@ -150,7 +172,9 @@ static Status visit_archives(Indexing *index, const StringList *paths, Diag *dia
         index->path = paths->items[i];
         TRY(file_map(&shards->archives[i], index->path, diag));
         shards->archive_count++;
+        const int64_t first = index->count;
         TRY(tar_visit(shards->archives[i], index->path, visit_file, index, diag));
+        warn_repeated(index, first, diag);
     }
     return STATUS_OK;
 }

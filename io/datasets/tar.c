@@ -219,6 +219,9 @@ Status tar_visit(const Buf *archive, const char *path, TarVisit *visit, void *se
                .path = path,
                .bytes = buf_bytes(archive)};
     size_t dropped = 0;
+    if (tar.bytes == 0)
+        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
+                         "expected a tar archive, found an empty file");
     TRY(check_plain(&tar, diag));
     while (tar.bytes - tar.at >= BLOCK && !is_zero(tar.data + tar.at, BLOCK)) {
         TRY(take_header(&tar, visit, self, diag));

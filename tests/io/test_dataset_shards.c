@@ -258,6 +258,28 @@ static void test_samples_refused(void **state) {
                    "1.cls|expected a class below 2, found 2");
 }
 
+/* Files of one name in an archive all count, with a warning; in two archives they differ.
+ */
+static void test_repeated(void **state) {
+    (void)state;
+    folder_fill();
+    assert_int_equal(
+        shell("cd set && tar cf ../a.tar ant bee && tar rf ../a.tar ant/1.png bee"
+              " && mkdir ../in && cp ../a.tar ../in/a.tar"
+              " && tar cf ../in/b.tar ant"),
+        0);
+    Bench bench = bench_open();
+    assert_ok(bench_load(&bench, OPEN("in", "")), bench.diag);
+    assert_int_equal(bench.data->count, 6 + 4 + 3);
+    assert_int_equal(diag_warning_count(bench.diag), 1);
+    assert_string_equal(
+        diag_warning(bench.diag, 0).message,
+        "4 of its files have the name of another one, as ant/1.png: all of "
+        "them count");
+    bench_close(&bench);
+    assert_int_equal(shell("rm -r in"), 0);
+}
+
 /* A damaged image in an archive is named, or left out. */
 static void test_damaged_image(void **state) {
     (void)state;
@@ -367,7 +389,7 @@ static void test_ends(void **state) {
     lying_make(&tar);
     expect_lie(&tar, "something follows behind its end");
     spill("a.tar", "", 0);
-    expect_failure(OPEN("a.tar", ""), STATUS_FORMAT, "it ends without zeros");
+    expect_failure(OPEN("a.tar", ""), STATUS_FORMAT, "a.tar|found an empty file");
     memset(tar_grow(&tar, 2048), 'x', 2048);
     expect_lie(&tar, "no tar header");
 }
@@ -386,17 +408,12 @@ static void test_packed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_order),
-        cmocka_unit_test(test_origins),
-        cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_long_names),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_samples_refused),
-        cmocka_unit_test(test_damaged_image),
-        cmocka_unit_test(test_sizes_that_lie),
-        cmocka_unit_test(test_headers_that_lie),
-        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_same_order),       cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_folders),          cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_long_names),       cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_samples_refused),  cmocka_unit_test(test_repeated),
+        cmocka_unit_test(test_damaged_image),    cmocka_unit_test(test_sizes_that_lie),
+        cmocka_unit_test(test_headers_that_lie), cmocka_unit_test(test_ends),
         cmocka_unit_test(test_packed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
