@@ -192,17 +192,22 @@ static void bound_memory(Session *session) {
 static Status check_ranks(const Session *session, Diag *diag) {
     if (ranks_count() == 1) return STATUS_OK;
     const Loc at = LOC_FILE(session->options.recipe);
-    const char *kernels =
-        arena_printf(session->arena, "the set of kernels, %s with %s for products,",
-                     processor_name(processor_level()),
-                     products_name() ? products_name() : blas_core());
+    Arena *arena = session->arena;
+    const char *name = products_name(), *products = name ? name : "OpenBLAS";
+    const char *level = processor_name(processor_level());
+    const char *kernels = name ? level : arena_printf(arena, "%s %s", level, blas_core());
     Text recipe = {0};
     tree_print_json(&recipe, session->recipe.source, 0);
     Status status = job_same(COMPRESS_VERSION_TEXT, STATUS_USAGE, LOC_NONE,
                              "this program, " COMPRESS_VERSION_TEXT ",", NULL, diag);
     if (status == STATUS_OK)
+        status = job_same(products, STATUS_USAGE, LOC_NONE,
+                          arena_printf(arena, "what multiplies matrices, %s,", products),
+                          "--products has to name the same library on all ranks", diag);
+    if (status == STATUS_OK)
         status = job_same(
-            kernels, STATUS_USAGE, LOC_NONE, kernels,
+            kernels, STATUS_USAGE, LOC_NONE,
+            arena_printf(arena, "the set of kernels, %s,", kernels),
             "--processor names a level that all machines have, for the same bytes on all",
             diag);
     if (status == STATUS_OK)

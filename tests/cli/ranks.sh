@@ -21,13 +21,13 @@ fail() {
     exit 1
 }
 
-# What every rank runs: rank $ODD works in the folder other/; each leaves its process's
+# What every rank runs: rank $ODD works in the folder other/, with flags $MORE; each leaves its process's
 # number, from which exec makes the program's.
 cat >rank.sh <<'END'
 #!/bin/sh
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
 echo $$ >"pid.$rank"
-[ "$rank" != "${ODD:-none}" ] || cd other
+[ "$rank" != "${ODD:-none}" ] || { cd other && set -- "$@" ${MORE:-}; }
 trap '' XFSZ
 exec "$@"
 END
@@ -146,6 +146,14 @@ expect 3 1 'rank 1: the recipe is another one than on rank 0'
 sed 's/quantize/quantise/' tiny.yaml >wrong.yaml
 job 3 --recipe wrong.yaml --output kept.h5 --force
 expect 3 1 'wrong.yaml:.*unknown pass "quantise"'
+
+# A rank with other kernels.
+cp tiny.yaml other
+ODD=1 MORE='--products openblas' job 2 --recipe tiny.yaml --output kept.h5 --force
+expect 2 1 'rank 1: what multiplies matrices, OpenBLAS, is another one than on rank 0'
+grep -q 'hint: --products has to' told || fail "no hint of --products"
+ODD=1 MORE='--processor v2' job 2 --recipe tiny.yaml --output kept.h5 --force
+expect 2 1 'rank 1: the set of kernels, v2, is another one than on rank 0'
 
 # A gate that does not hold: one message, the report of rank 0.
 sed 's/min: 1}/min: 101}/' tiny.yaml >gate.yaml
