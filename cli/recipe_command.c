@@ -177,6 +177,8 @@ static Status plan_recipe(Session *session, const Cli *cli, Diag *diag) {
         TRY(run_report_write(run_report_plan(session), "-", diag));
     else
         report_print_plan(&session->planned, stdout);
+    if (status == STATUS_MEMORY && cli->flags.memory && !cli->flags.json)
+        printf("refused: more than --memory %s\n", cli->flags.memory);
     return status;
 }
 
