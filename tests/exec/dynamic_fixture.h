@@ -44,7 +44,7 @@ typedef struct All {
 static inline void case_open(Case *c, Model *model, Batches *data) {
     *c = (Case){.model = model, .data = data, .diag = diag_create()};
     for (int e = 1; e < EXITS_MOST; e++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "exit.%d", e);
         Node *logits = graph_output(model->graph, name);
         if (logits) c->exits[c->count++] = logits;

@@ -1,5 +1,6 @@
 /* Corpus text: JSON Lines when it begins with a brace, else a text; from several places
- * of several parts on, pieces until the ring has gone round. */
+ * of several parts on, pieces until the ring has gone round, where damage ends it and
+ * where it is left out. */
 #include "io/datasets/corpus_text.h"
 #include "io/tokenizers/unicode.h"
 #include "tests/fuzz/fuzz.h"
@@ -30,8 +31,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const double FROM[] = {0, 0.3, 0.7}, TO[] = {1, 0.5, 1};
     FuzzPath file;
     fuzz_file(&file, size > 0 && data[0] == '{' ? ".jsonl" : ".txt", data, size);
-    for (int part = 0; part < 3; part++) {
-        const CorpusRules rules = {FROM[part], TO[part], "text", part % 2 ? "" : "--"};
+    for (int round = 0; round < 6; round++) {
+        const int part = round / 2;
+        const CorpusRules rules = {.from = FROM[part],
+                                   .to = TO[part],
+                                   .field = "text",
+                                   .separator = part % 2 ? "" : "--",
+                                   .skip_damaged = round % 2};
         Diag *diag = diag_create();
         CorpusText *corpus;
         const Status status = corpus_text_open(&corpus, file.path, &rules, diag);

@@ -225,7 +225,7 @@ static void test_other_passes(void **state) {
     Model *before = model_copy(bert);
     run_pass(bert, "fold_token_type", "{}");
     for (int k = 1; k < DEPTH; k++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "exit.%d", k);
         /* folded weights are rounded to float */
         const double terms = configured_terms(bert, name);

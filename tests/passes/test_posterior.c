@@ -21,7 +21,7 @@ static Model *draw_model(uint64_t key, Diag *diag) {
     static const int64_t dims[3][2] = {{3, 4}, {6, 0}, {2, 5}};
     for (int s = 0; s < 3; s++) {
         Storage *storage = NULL;
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "w%d", s);
         const Tensor shape = tensor_shape(DTYPE_F32, s == 1 ? 1 : 2, dims[s]);
         assert_ok(graph_add_storage(&storage, model->graph, name, &shape, diag), diag);
