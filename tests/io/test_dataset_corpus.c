@@ -283,7 +283,7 @@ static void test_left_out(void **state) {
     set = set_open(keys);
     assert_string_equal(window(&set, 0), "the cat sat on");
     set_close(&set);
-    put("b.txt", "\xFF\xFE\xFF");
+    put("b.txt", "\xFE\xC0\xFF");
     snprintf(keys, sizeof keys, "\"path\": \"b.txt\", %s", SKIP);
     refuse(keys, STATUS_FORMAT, "b.txt|none");
 }
