@@ -56,8 +56,8 @@ static Status choose_metric(const Embeddings *m, Evaluation *e, Diag *diag) {
                                    [PAIRS_MATCHING] = METRIC_RECALL_1};
     static const char *const NEEDS[] = {
         [PAIRS_SCORED] = "it has scores: spearman or pearson",
-        [PAIRS_LABELLED] = "its labels are 0 and 1: average_precision, accuracy, f1, "
-                           "spearman, pearson, recall_at_1, recall_at_10 or mrr",
+        [PAIRS_LABELLED] = ("its labels are 0 and 1: average_precision, accuracy, f1, "
+                            "spearman, pearson, recall_at_1, recall_at_10 or mrr"),
         [PAIRS_MATCHING] = "it has no labels: recall_at_1, recall_at_10 or mrr"};
     if (e->options->metric == METRIC_AUTO) e->metric = USUAL[m->kind];
     if (METRICS_OF[m->kind] & JUDGE_KNOWS(e->metric)) return STATUS_OK;
