@@ -23,6 +23,15 @@ Status generate_samples(const Cli *cli, const Model *model, Diag *diag);
  * no file. */
 Status generate_translations(const Cli *cli, const Model *model, Diag *diag);
 
+/* The lines of --prompts, else --prompt or a text of no bytes; in the command line's
+ * arena. Fails as prompts_read. */
+Status generate_prompts(Line **out, int64_t *count, const Cli *cli, Diag *diag);
+
+/* Where --output wants many texts: a path, or NULL for standard output; `plain`: as
+ * texts, not JSON. Fails where they cannot be written there, or something would be lost
+ * by it. */
+Status generate_output(const char **path, bool *plain, const Cli *cli, Diag *diag);
+
 /* How the flags say to sample. */
 Sampling generate_sampling(const Flags *flags);
 

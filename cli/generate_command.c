@@ -13,6 +13,7 @@
 #include "io/formats/load.h"
 #include "io/tokenizers/tokenizer.h"
 #include "session/made_text.h"
+#include "session/output_files.h"
 #include "session/session.h"
 #include "session/user_inputs.h"
 
@@ -36,7 +37,31 @@ typedef struct Generation {
     double prefill_seconds, seconds;
 } Generation;
 
-/* ---- what both forms share ---- */
+/* ---- what the forms share ---- */
+
+Status generate_prompts(Line **out, int64_t *count, const Cli *cli, Diag *diag) {
+    const char *prompt = cli->flags.prompt ? cli->flags.prompt : "";
+    if (cli->flags.prompts)
+        return prompts_read(out, count, cli->arena, cli->flags.prompts, diag);
+    *out = ARENA_NEW(cli->arena, Line);
+    **out = (Line){{prompt, strlen(prompt)}, LOC_FILE("--prompt")};
+    *count = 1;
+    return STATUS_OK;
+}
+
+Status generate_output(const char **path, bool *plain, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    const char *items[] = {cli->args[0], flags->prompts, flags->tokenizer,
+                           flags->target_tokenizer};
+    const StringList read = {items, sizeof items / sizeof *items};
+    const bool printed = flags->output && strcmp(flags->output, "-") == 0;
+    *path = printed ? NULL : flags->output;
+    *plain = *path && text_ends_with(*path, ".txt");
+    TRY(output_check(cli->arena, "--output", *path, diag));
+    if (flags->force) return STATUS_OK;
+    return output_replace_check("--output", *path, *plain ? OUTPUT_TEXT : OUTPUT_JSON,
+                                &read, diag);
+}
 
 Sampling generate_sampling(const Flags *flags) {
     return (Sampling){.temperature = flags->temperature,

@@ -10,7 +10,6 @@
 #include "exec/run/ticker.h"
 #include "io/files/outfile.h"
 #include "session/made_text.h"
-#include "session/output_files.h"
 #include "session/session.h"
 #include "session/user_inputs.h"
 
@@ -61,15 +60,8 @@ typedef struct Batch {
 /* ---- prompts ---- */
 
 static Status open_prompts(Batch *b, Diag *diag) {
-    const Flags *flags = &b->cli->flags;
     Arena *arena = b->cli->arena;
-    if (flags->prompts) {
-        TRY(prompts_read(&b->texts, &b->count, arena, flags->prompts, diag));
-    } else {
-        const char *prompt = flags->prompt ? flags->prompt : "";
-        b->texts = ARENA_NEW(arena, Line);
-        b->texts[b->count++] = (Line){{prompt, strlen(prompt)}, LOC_FILE("--prompt")};
-    }
+    TRY(generate_prompts(&b->texts, &b->count, b->cli, diag));
     b->prompts = ARENA_ARRAY(arena, SamplePrompt, (size_t)b->count);
     for (int64_t i = 0; i < b->count; i++) {
         int32_t *tokens;
@@ -259,24 +251,11 @@ static Status open_sequences(Batch *b, Diag *diag) {
                                    b->tokenizer, diag);
 }
 
-/* Checks that texts can be written to `path`, and that nothing is lost by it. */
-static Status check_output(const Batch *b, const char *path, Diag *diag) {
-    const Flags *flags = &b->cli->flags;
-    const char *items[] = {b->cli->args[0], flags->prompts, flags->tokenizer};
-    const StringList read = {items, sizeof items / sizeof *items};
-    TRY(output_check(b->cli->arena, "--output", path, diag));
-    if (flags->force) return STATUS_OK;
-    return output_replace_check("--output", path, b->plain ? OUTPUT_TEXT : OUTPUT_JSON,
-                                &read, diag);
-}
-
 static Status open_batch(Batch *b, Diag *diag) {
     const Flags *flags = &b->cli->flags;
-    const char *output = flags->output;
+    const char *output;
     TRY(check_flags(flags, diag));
-    if (output && strcmp(output, "-") == 0) output = NULL;
-    b->plain = output && text_ends_with(output, ".txt");
-    TRY(check_output(b, output, diag));
+    TRY(generate_output(&output, &b->plain, b->cli, diag));
     TRY(decoder_check(b->model->graph, diag));
     TRY(user_tokenizer_read(&b->tokenizer, b->cli->flags.tokenizer, b->model,
                             b->cli->args[0], diag));

@@ -5,7 +5,6 @@
 #include "cli/signals.h"
 #include "exec/run/ticker.h"
 #include "io/files/outfile.h"
-#include "session/output_files.h"
 #include "session/session.h"
 #include "session/text_translator.h"
 
@@ -46,32 +45,9 @@ static Status check_flags(const Flags *flags, Diag *diag) {
         "expected --prompt TEXT, a sentence to translate, or --prompts FILE");
 }
 
-/* Checks that translations can be written to `path`, and that nothing is lost by it. */
-static Status check_output(const Translating *t, const char *path, Diag *diag) {
-    const Flags *flags = &t->cli->flags;
-    const char *items[] = {t->cli->args[0], flags->prompts, flags->tokenizer,
-                           flags->target_tokenizer};
-    const StringList read = {items, sizeof items / sizeof *items};
-    TRY(output_check(t->cli->arena, "--output", path, diag));
-    if (flags->force) return STATUS_OK;
-    return output_replace_check("--output", path, t->plain ? OUTPUT_TEXT : OUTPUT_JSON,
-                                &read, diag);
-}
-
-static Status read_texts(Translating *t, Diag *diag) {
-    const Flags *flags = &t->cli->flags;
-    Arena *arena = t->cli->arena;
-    if (flags->prompts)
-        return prompts_read(&t->texts, &t->count, arena, flags->prompts, diag);
-    t->texts = ARENA_NEW(arena, Line);
-    t->texts[t->count++] =
-        (Line){{flags->prompt, strlen(flags->prompt)}, LOC_FILE("--prompt")};
-    return STATUS_OK;
-}
-
 static Status open_translations(Translating *t, Diag *diag) {
     const Flags *flags = &t->cli->flags;
-    const char *output = flags->output;
+    const char *output;
     const TextTranslatorOptions options = {
         .source = flags->tokenizer,
         .target = flags->target_tokenizer,
@@ -81,11 +57,9 @@ static Status open_translations(Translating *t, Diag *diag) {
         .threads = threads_choose(flags->threads),
         .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
     TRY(check_flags(flags, diag));
-    if (output && strcmp(output, "-") == 0) output = NULL;
-    t->plain = output && text_ends_with(output, ".txt");
     t->alone = flags->prompt && !flags->output;
-    TRY(check_output(t, output, diag));
-    TRY(read_texts(t, diag));
+    TRY(generate_output(&output, &t->plain, t->cli, diag));
+    TRY(generate_prompts(&t->texts, &t->count, t->cli, diag));
     TRY(text_translator_open(&t->translator, t->model, t->cli->args[0], &options, diag));
     return output ? outfile_open(&t->file, NULL, output, diag) : STATUS_OK;
 }

@@ -112,7 +112,7 @@ static Status tell(const Predicting *p, const Tensor *output, char **json) {
 
 static Status predict(Predicting *p, const char *output, char **json) {
     TRY(make_inputs(p));
-    if (p->call->work == LIBRARY_FILES) library_compute(p->call);
+    library_compute(p->call);
     TRY(runner_compute(&p->results, p->call, p->runner, p->inputs));
     const Tensor *found = NULL;
     for (int i = 0; i < p->results.count; i++)

@@ -198,60 +198,55 @@ static Status fail_line(const CorpusFile *file, int64_t at, Diag *diag) {
                      LINE_BYTES >> 20, at);
 }
 
-/* The text of the line [from, end), in the arena; of an empty line none. */
-static Status parse_sound_line(TextSpan *out, const CorpusText *corpus,
-                               const CorpusFile *file, int64_t from, int64_t end,
-                               Arena *arena, Diag *diag) {
-    Tree *object;
-    const char *line = file->data + from;
-    *out = (TextSpan){"", 0};
-    for (int64_t i = 0; i <= end - from; i++) {
-        if (i == end - from) return STATUS_OK;
-        if (!is_space(line[i])) break;
-    }
-    Diag *aside = diag_create();
-    Status status =
-        json_parse_line(&object, arena, file->path, 0, line, (size_t)(end - from), aside);
-    if (status == STATUS_FORMAT) { /* once more, at its line */
-        int number = 1;
-        for (const char *at = file->data; (at = memchr(at, '\n', (size_t)(line - at)));
-             at++)
-            number++;
-        status = json_parse_line(&object, arena, file->path, number, line,
-                                 (size_t)(end - from), diag);
-    } else if (status != STATUS_OK) {
-        status = diag_take(diag, aside);
-    }
-    diag_destroy(aside);
-    TRY(status);
-    const Tree *text = object->kind == TREE_MAP ? tree_get(object, corpus->field) : NULL;
-    if (!text || text->kind != TREE_STRING)
-        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(file->path), corpus->field,
-                         "expected an object with a text of this key in the line at byte "
-                         "%" PRId64,
-                         from);
-    *out = (TextSpan){text->string, strlen(text->string)};
-    return STATUS_OK;
+static bool is_blank(TextSpan line) {
+    for (size_t i = 0; i < line.length; i++)
+        if (!is_space(line.text[i])) return false;
+    return true;
 }
 
-/* The same; none of a damaged line that is left out. */
+/* Fails at a line that is no JSON, whose number is counted for that. */
+static Status fail_json(const CorpusFile *file, TextSpan line, Arena *arena, Diag *diag) {
+    Tree *object;
+    int number = 1;
+    for (const char *at = file->data; (at = memchr(at, '\n', (size_t)(line.text - at)));
+         at++)
+        number++;
+    return fail_damaged(
+        json_parse_line(&object, arena, file->path, number, line.text, line.length, diag),
+        diag);
+}
+
+/* The text of the line [from, end), in the arena; none of an empty line, and of a damaged
+ * one that is left out. */
 static Status parse_line(TextSpan *out, const CorpusText *corpus, const CorpusFile *file,
                          int64_t from, int64_t end, Arena *arena, Diag *diag) {
-    if (!corpus->skip_damaged) {
-        const Status status = parse_sound_line(out, corpus, file, from, end, arena, diag);
-        return status == STATUS_FORMAT ? fail_damaged(status, diag) : status;
-    }
+    Tree *object = NULL;
+    const TextSpan line = {file->data + from, (size_t)(end - from)};
+    *out = (TextSpan){"", 0};
+    if (is_blank(line)) return STATUS_OK;
     Diag *aside = diag_create();
-    Status status = parse_sound_line(out, corpus, file, from, end, arena, aside);
-    if (status == STATUS_FORMAT) {
-        warn_of_damage(corpus, file, from, diag);
-        *out = (TextSpan){"", 0};
-        status = STATUS_OK;
-    } else if (status != STATUS_OK) {
-        status = diag_take(diag, aside);
-    }
+    const Status status =
+        json_parse_line(&object, arena, file->path, 0, line.text, line.length, aside);
+    if (status != STATUS_FORMAT) diag_take(diag, aside);
     diag_destroy(aside);
-    return status;
+    if (status != STATUS_OK && status != STATUS_FORMAT) return status;
+    const bool is_map = status == STATUS_OK && object->kind == TREE_MAP;
+    const Tree *text = is_map ? tree_get(object, corpus->field) : NULL;
+    if (text && text->kind == TREE_STRING) {
+        *out = (TextSpan){text->string, strlen(text->string)};
+        return STATUS_OK;
+    }
+    if (corpus->skip_damaged) {
+        warn_of_damage(corpus, file, from, diag);
+        return STATUS_OK;
+    }
+    if (status == STATUS_FORMAT) return fail_json(file, line, arena, diag);
+    return fail_damaged(diag_fail(diag, STATUS_FORMAT, LOC_FILE(file->path),
+                                  corpus->field,
+                                  "expected an object with a text of this key in the "
+                                  "line at byte %" PRId64,
+                                  from),
+                        diag);
 }
 
 static Status next_of_lines(CorpusPiece *piece, CorpusPlace *place,
