@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-enum { BEAM = 4, BATCH = 16 }; /* unless the flags say otherwise */
-
 typedef struct Translating {
     const Cli *cli;
     const Model *model;
@@ -51,8 +49,8 @@ static Status open_translations(Translating *t, Diag *diag) {
     const TextTranslatorOptions options = {
         .source = flags->tokenizer,
         .target = flags->target_tokenizer,
-        .max_tokens = flags->max_tokens ? flags->max_tokens : GENERATE_TOKENS,
-        .beam = flags->beam ? flags->beam : BEAM,
+        .max_tokens = flags->max_tokens ? flags->max_tokens : TRANSLATION_TOKENS,
+        .beam = flags->beam ? flags->beam : TRANSLATION_BEAM,
         .length_penalty = flags->length_penalty < 0 ? 1 : flags->length_penalty,
         .threads = threads_choose(flags->threads),
         .weights = flags->bf16 ? STEP_BF16 : STEP_F32};
@@ -76,10 +74,7 @@ static void print_line(const Translating *t, Text *line, int64_t number,
     tree_put_int(arena, map, "index", number);
     tree_put_string(arena, map, "prompt",
                     arena_strndup(arena, prompt.text, prompt.length));
-    tree_put_string(arena, map, "text", made->text);
-    tree_put_int(arena, map, "tokens", made->made);
-    tree_put_string(arena, map, "ended", made->ended ? "end" : "length");
-    tree_put_real(arena, map, "score", made->score);
+    translated_text_tell(map, made, arena);
     tree_print_json(line, map, 0);
     text_add(line, "\n");
 }
@@ -106,7 +101,8 @@ static Status translate_some(Translating *t, int64_t count, Arena *arena, Diag *
 }
 
 static Status translate_all(Translating *t, Diag *diag) {
-    const int64_t together = t->cli->flags.batch ? t->cli->flags.batch : BATCH;
+    const int64_t together =
+        t->cli->flags.batch ? t->cli->flags.batch : TRANSLATIONS_TOGETHER;
     Status status = STATUS_OK;
     while (t->done < t->count && status == STATUS_OK) {
         if (signals_interrupted(NULL))

@@ -40,14 +40,15 @@
  * the same one wait for each other, and the next ends the messages of the one before),
  * and may use the same model as long as none changes or frees it. What runs models runs
  * side by side: compress_run, compress_prepare, compress_run_prepared, compress_write,
- * compress_copy_writer, compress_generate and compress_prepare_writer once they have read
- * the tokenizer, compress_predict of texts once its runner has; and beside these one at a
- * time of compress_load, compress_save, compress_inspect. compress_apply,
- * compress_run_recipe and compress_add_plugin set what is the process's: they wait until
- * no other call runs, and calls that begin meanwhile wait for them, so that a callback
- * must not wait for another thread's call. Each call has threads of its own: who answers
- * several requests at once gives each context its share of the processors, and all that
- * run at a time no more than OpenBLAS was built for, 64 or 128.
+ * compress_copy_writer, compress_translate, compress_generate and compress_prepare_writer
+ * once they have read the tokenizer, compress_predict of texts once its runner has; and
+ * beside these one at a time of compress_prepare_translator, compress_load,
+ * compress_save, compress_inspect. compress_apply, compress_run_recipe and
+ * compress_add_plugin set what is the process's: they wait until no other call runs, and
+ * calls that begin meanwhile wait for them, so that a callback must not wait for another
+ * thread's call. Each call has threads of its own: who answers several requests at once
+ * gives each context its share of the processors, and all that run at a time no more than
+ * OpenBLAS was built for, 64 or 128.
  *
  * This header is all that the shared library exports. What a version promises:
  * docs/compatibility.md. */
@@ -117,12 +118,14 @@ COMPRESS_API const char *compress_messages(const CompressContext *context);
  *
  * The pieces are, of compress_run, compress_run_prepared and compress_predict, 16 samples
  * for each thread; of compress_generate and compress_write, a token that is made and 256
- * of the prompt; of compress_apply and compress_run_recipe, a step, after the last of
- * which they ask as well, and within steps that train or go over data, the batches that a
- * thread takes at a time. Steps that do neither mostly do not ask before they end. Nobody
- * asks while files are read and written, steps are planned, weights are packed, outputs
- * are handed over: compress_load, compress_save, compress_inspect, compress_add_plugin,
- * compress_prepare, compress_prepare_writer and compress_copy_writer cannot be cancelled.
+ * of the prompt; of compress_translate, 16 texts; of compress_apply and
+ * compress_run_recipe, a step, after the last of which they ask as well, and within steps
+ * that train or go over data, the batches that a thread takes at a time. Steps that do
+ * neither mostly do not ask before they end. Nobody asks while files are read and
+ * written, steps are planned, weights are packed, outputs are handed over: compress_load,
+ * compress_save, compress_inspect, compress_add_plugin, compress_prepare,
+ * compress_prepare_writer, compress_copy_writer and compress_prepare_translator cannot be
+ * cancelled.
  */
 COMPRESS_API void compress_watch(CompressContext *context, void *self,
                                  void (*progress)(void *self, int64_t done, int64_t total,
@@ -340,6 +343,37 @@ COMPRESS_API CompressStatus compress_copy_writer(CompressContext *context,
 
 /* Frees a writer. NULL is allowed. In a callback: nothing is done. */
 COMPRESS_API void compress_free_writer(CompressWriter *writer);
+
+/* A model that translates, made ready to do so often: calls with the same translator wait
+ * for each other. */
+typedef struct CompressTranslator CompressTranslator;
+
+/* Makes an encoder-decoder model ready to translate, as it is now: it may be changed or
+ * freed afterwards. `options` is a map in YAML, NULL or "" = none: max_tokens of a
+ * translation (128), beam (4 hypotheses; 1 = greedy), length_penalty (1; scores are sums
+ * of log-probabilities divided by so high a power of the length), and for a model that
+ * has none in it tokenizer, a path, and target_tokenizer where languages have their own.
+ * The translator keeps the context's number of threads. Takes about the model's size in
+ * memory once more. To be freed with compress_free_translator. Fails with COMPRESS_USAGE
+ * where there is no tokenizer, COMPRESS_MODEL for a model that translates nothing or does
+ * not fit its tokenizers, COMPRESS_MEMORY. */
+COMPRESS_API CompressStatus compress_prepare_translator(CompressContext *context,
+                                                        const CompressModel *model,
+                                                        const char *options,
+                                                        CompressTranslator **out);
+
+/* Translates texts, up to 16 side by side, as `compress generate --prompts` does: `json`
+ * gets a list of a map for each with `text`, `tokens` (made, without the end), `ended`
+ * ("end", or "length" after max_tokens) and `score`; to be freed with compress_free_text.
+ * Fails with COMPRESS_USAGE for a text without tokens, COMPRESS_FORMAT for one that is
+ * not UTF-8, COMPRESS_MEMORY, COMPRESS_INTERRUPTED. */
+COMPRESS_API CompressStatus compress_translate(CompressContext *context,
+                                               CompressTranslator *translator,
+                                               const char *const *texts, size_t count,
+                                               char **json);
+
+/* Frees a translator. NULL is allowed. In a callback: nothing is done. */
+COMPRESS_API void compress_free_translator(CompressTranslator *translator);
 
 #ifdef __cplusplus
 }

@@ -218,6 +218,13 @@ static Status decode_text(const TextTranslator *t, TranslatedText *out,
     return status;
 }
 
+void translated_text_tell(Tree *map, const TranslatedText *made, Arena *arena) {
+    tree_put_string(arena, map, "text", made->text);
+    tree_put_int(arena, map, "tokens", made->made);
+    tree_put_string(arena, map, "ended", made->ended ? "end" : "length");
+    tree_put_real(arena, map, "score", made->score);
+}
+
 Status text_translator_run(TextTranslator *t, TranslatedText *out, const Line *texts,
                            int64_t count, Arena *arena, Diag *diag) {
     Sentences sentences;

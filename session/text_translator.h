@@ -6,6 +6,9 @@
 #include "io/files/lines.h"
 #include "ir/model.h"
 
+/* What there is unless somebody says otherwise. */
+enum { TRANSLATION_TOKENS = 128, TRANSLATION_BEAM = 4, TRANSLATIONS_TOGETHER = 16 };
+
 typedef struct TextTranslatorOptions {
     const char *source, *target; /* paths of tokenizers; NULL = see below */
     int64_t max_tokens;          /* most of a translation, its end included */
@@ -37,6 +40,10 @@ typedef struct TranslatedText {
     bool ended;       /* by the end, not by max_tokens */
     double score;     /* Translation.score */
 } TranslatedText;
+
+/* Tells of a translation in a map: `text`, `tokens`, `ended` ("end", "length") and
+ * `score`. */
+void translated_text_tell(Tree *map, const TranslatedText *made, Arena *arena);
 
 /* Translates texts side by side, into out[0 .. count), in the arena. Which texts are
  * together changes nothing but rounding. Fails with STATUS_USAGE at a text of no tokens,

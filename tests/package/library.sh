@@ -68,6 +68,17 @@ sed 's/.*/{"text": "&"}/' texts | "$program" run "$models/bert_authors.h5" --tok
 [ "$(wc -l <labels)" = 20 ] || { cat labels; fail "texts without a class"; }
 cut -d: -f1,2 labels >a && cut -d: -f1,2 program_labels | cmp a - || fail "other classes than the program's"
 
+# So are translations.
+recipes=$work/usr/share/compress/recipes
+cc -std=c11 -Wall -Wextra -Werror translate.c $(pkg-config --cflags --libs compress) -o translate
+cut -f1 "$recipes/data/tatoeba/test.tsv" | sed -n '2,21p' >sentences
+options="{tokenizer: $recipes/data/tatoeba/ru.json, target_tokenizer: $recipes/data/tatoeba/en.json, beam: 2}"
+./translate "$models/transformer_tatoeba.h5" "$options" <sentences | tr -d ' \n' | grep -o '"text":"[^"]*"' >translated
+"$program" generate "$models/transformer_tatoeba.h5" --tokenizer "$recipes/data/tatoeba/ru.json" --beam 2 \
+    --target-tokenizer "$recipes/data/tatoeba/en.json" --prompts sentences --output program.jsonl --quiet
+tr -d ' ' <program.jsonl | grep -o '"text":"[^"]*"' | cmp translated - || fail "other translations than the program's"
+[ "$(sort -u translated | wc -l)" -gt 10 ] || { cat translated; fail "one translation of all"; }
+
 # Several threads answer at once, in whatever order, what one does.
 cc -std=c11 -Wall -Wextra -Werror serve.c $(pkg-config --cflags --libs compress) -pthread -o serve
 for i in $(seq 40); do echo "$((i % 7 + 2)) 7 5 $((i % 3 + 3))"; done >lines
