@@ -120,6 +120,12 @@ static Status open_encoder(Seq2Seq *model, Diag *diag) {
     return params_create_packed(&model->params, g->graph, 1, diag); /* or a few */
 }
 
+Status seq2seq_check(Graph *graph, int64_t max_length, Diag *diag) {
+    const StepGraphOptions steps = {.capacity = max_length, .has_source = true};
+    TRY(step_graph_check(graph, &steps, diag));
+    return check_inputs(graph, diag);
+}
+
 Status seq2seq_create(Seq2Seq **out, Graph *graph, const Seq2SeqOptions *options,
                       Diag *diag) {
     if (options->max_length < 1 || options->slots < 1)

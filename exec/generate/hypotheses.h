@@ -26,6 +26,9 @@ typedef struct Seq2Seq Seq2Seq;
 Status seq2seq_create(Seq2Seq **out, Graph *graph, const Seq2SeqOptions *options,
                       Diag *diag);
 
+/* Checks that it can be made ready, without its weights; fails likewise. */
+Status seq2seq_check(Graph *graph, int64_t max_length, Diag *diag);
+
 /* NULL is allowed. */
 void seq2seq_destroy(Seq2Seq *model);
 

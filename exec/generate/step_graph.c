@@ -140,11 +140,9 @@ static PackedWeight *need_weight(StepGraph *g, const PackedWeight *like) {
 static Status bind_param(StepGraph *g, TokenStep *step, int i, Diag *diag) {
     const Storage *storage = step->node->in[i]->storage;
     const Tensor *tensor = &storage->tensor;
-    const bool real = dtype_is_real(tensor->dtype);
-    if (!tensor_data(tensor) || !real)
+    if (!dtype_is_real(tensor->dtype))
         return diag_fail(diag, STATUS_MODEL, LOC_NONE, storage->name,
-                         "expected weights to run the model, found %s",
-                         tensor_data(tensor) ? "integers" : "a shape only");
+                         "expected weights to run the model, found integers");
     step->in[i].from = FROM_WEIGHT;
     if (step->kernel->tables & READS_IN(i)) {
         step->in[i].data = tensor;
@@ -282,6 +280,17 @@ static Status check_plan(StepGraph *g, Diag *diag) {
 
 /* ---- weights ---- */
 
+static Status check_weights(const StepGraph *g, Diag *diag) {
+    for (int s = 0; s < g->step_count; s++)
+        for (int i = 0; i < g->steps[s].node->in_count; i++) {
+            const Node *in = g->steps[s].node->in[i];
+            if (in && in->storage && !tensor_data(&in->storage->tensor))
+                return diag_fail(diag, STATUS_MODEL, LOC_NONE, in->storage->name,
+                                 "expected weights to run the model, found a shape only");
+        }
+    return STATUS_OK;
+}
+
 /* One after the other, as steps read them: a token streams all of them once, so that the
  * processor's prefetcher runs through one piece of memory. */
 static Status pack_weights(StepGraph *g, Diag *diag) {
@@ -350,6 +359,7 @@ Status step_graph_create(StepGraph **out, Graph *graph, const StepGraphOptions *
                          Diag *diag) {
     StepGraph *g = begin(graph, options);
     Status status = cut(g, diag);
+    if (status == STATUS_OK) status = check_weights(g, diag);
     if (status == STATUS_OK) status = pack_weights(g, diag);
     if (status == STATUS_OK)
         *out = g;

@@ -22,6 +22,10 @@ int64_t translator_vocabulary(const Translator *t) {
 
 /* ---- making ---- */
 
+Status translator_check(Graph *graph, int64_t max_length, Diag *diag) {
+    return seq2seq_check(graph, max_length, diag);
+}
+
 static Status translator_fill(Translator *t, Graph *graph,
                               const TranslatorOptions *options, Diag *diag) {
     const Seq2SeqOptions model = {.max_length = options->max_length,

@@ -30,6 +30,10 @@ void translator_destroy(Translator *translator);
  */
 bool translator_fits(const Graph *graph);
 
+/* Checks that a graph can translate, to so many tokens, without its weights. Fails as
+ * translator_create does, with STATUS_MODEL. */
+Status translator_check(Graph *graph, int64_t max_length, Diag *diag);
+
 /* Tokens that the model can choose from. */
 int64_t translator_vocabulary(const Translator *translator);
 

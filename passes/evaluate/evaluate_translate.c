@@ -34,7 +34,8 @@ Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
 
 Status evaluate_check_translation(Evaluation *e, Diag *diag) {
     TRY(evaluate_decode_keys(&e->decode, e->options->decode, e->ctx->arena, diag));
-    if (translator_fits(e->model->graph)) return STATUS_OK;
+    if (translator_fits(e->model->graph))
+        return translator_check(e->model->graph, e->decode.max_length, diag);
     Status status = step_fail(e->ctx, diag, "the model translates nothing");
     diag_hint(diag, "bleu and decode are for encoder-decoder models, with an input "
                     "decoder_input_ids");

@@ -134,6 +134,37 @@ static inline Model *biased_model(void) {
     return model;
 }
 
+/* Mixes heads of attention, before the softmax and after it or once. */
+static inline void mix_heads_of(Model *model, Node *node, bool before, bool after) {
+    Diag *diag = diag_create();
+    const AttentionAttrs *attrs = node->attrs;
+    const int64_t dim[] = {attrs->heads, attrs->heads};
+    for (int i = 0; i < 2; i++) {
+        const char *matrix = i ? "mix_after" : "mix_before";
+        const char *bias = i ? "mix_after_bias" : "mix_before_bias";
+        if (!(i ? after : before)) continue;
+        node_set_operand(model->graph, node, matrix, new_param(model, matrix, 2, dim));
+        node_set_operand(model->graph, node, bias, new_param(model, bias, 1, dim));
+    }
+    assert_ok(node_infer(node, diag), diag);
+    diag_destroy(diag);
+}
+
+/* Heads that are mixed, with caps and a window that slides in one layer. */
+static inline Model *talking_model(void) {
+    Model *model =
+        drawn_model("{model_type: gemma2, architectures: [Gemma2ForCausalLM],\n"
+                    " hidden_size: 40, num_hidden_layers: 3, num_attention_heads: 4,\n"
+                    " num_key_value_heads: 4, head_dim: 12, intermediate_size: 56,\n"
+                    " sliding_window: 30, query_pre_attn_scalar: 20,\n"
+                    " attn_logit_softcapping: 3.0, vocab_size: 53}\n");
+    for (int layer = 0; layer < LAYERS; layer++)
+        mix_heads_of(model, graph_find(model->graph, "decoder", layer, ROLE_ATTENTION),
+                     layer != 1, layer != 2);
+    draw_weights(model, 0.15);
+    return model;
+}
+
 /* ---- linear attention ---- */
 
 /* Puts linear attention in the place of a layer's attention: `features` per head with a

@@ -4,9 +4,10 @@
 
 typedef Model *MakeModel(void);
 
-static MakeModel *const MODELS[] = {
-    gpt2_model,    llama_model, lstm_model,   t2r_model,      mixed_model, biased_model,
-    mistral_model, qwen3_model, gemma2_model, hedgehog_model, window_model};
+static MakeModel *const MODELS[] = {gpt2_model,     llama_model,  lstm_model,
+                                    t2r_model,      mixed_model,  biased_model,
+                                    mistral_model,  qwen3_model,  gemma2_model,
+                                    hedgehog_model, window_model, talking_model};
 
 enum { MODEL_COUNT = sizeof MODELS / sizeof *MODELS };
 

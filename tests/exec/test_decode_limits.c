@@ -137,8 +137,8 @@ static void test_models(void **state) {
     (void)state;
     check_refused(changed("causal=false", NULL, 0, NULL), 10,
                   "attention: expected causal=true to generate");
-    check_refused(changed(NULL, "mix_after", 2, (const int64_t[]){4, 4}), 10,
-                  "attention: operand 'mix_after' cannot be used token by token");
+    check_refused(changed(NULL, "rel_key", 2, (const int64_t[]){10, 49}), 10,
+                  "attention: operand 'rel_key' cannot be used token by token");
     Model *linear = mixed_model();
     Node *node = graph_find(linear->graph, NULL, -1, ROLE_OUT)->in[0];
     ((LinearAttentionAttrs *)node->attrs)->causal = false;

@@ -32,6 +32,7 @@ static bool forced; /* the first token is FIRST, at no cost */
 static const struct {
     const char *yaml, *keys;
     int64_t window; /* of the decoder's linear attention; 0 = it has softmax attention */
+    bool mixed;     /* heads of the decoder's attentions */
 } MODELS[] = {{MARIAN, "scale_embedding: true"},
               {MARIAN, "normalize_before: true, share_encoder_decoder_embeddings: false"},
               {MARIAN, "norm: branch, normalize_embedding: true"},
@@ -42,7 +43,9 @@ static const struct {
               {RECURRENT, "context: mean"},
               {RECURRENT, "decoder_input: state"},
               {RECURRENT, "decoder_input: state, context: mean"},
-              {MARIAN, "scale_embedding: true", 2}};
+              {MARIAN, "scale_embedding: true", 2},
+              {MARIAN, "normalize_before: true", 0, true},
+              {T5, "feed_forward_proj: relu", 0, true}};
 enum { MODEL_COUNT = sizeof MODELS / sizeof *MODELS };
 
 static Model *model_open(int m) {
@@ -52,6 +55,13 @@ static Model *model_open(int m) {
     for (int layer = 0; MODELS[m].window && layer < 2; layer++) {
         linearize(model, layer, 5, "hedgehog");
         add_window(model, layer, MODELS[m].window);
+    }
+    for (int layer = 0; MODELS[m].mixed && layer < 2; layer++) {
+        mix_heads_of(model, graph_find(model->graph, "decoder", layer, ROLE_ATTENTION),
+                     true, layer == 0);
+        mix_heads_of(model,
+                     graph_find(model->graph, "decoder", layer, ROLE_CROSS_ATTENTION),
+                     layer == 1, true);
     }
     draw_weights(model, MODELS[m].yaml == RECURRENT ? 0.8 : 0.35);
     return model;

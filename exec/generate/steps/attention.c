@@ -10,10 +10,11 @@
  * score so far; when it grows, sums and results so far are multiplied by exp(old - new)
  * (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). A stretch
  * and the scores of a group of queries stay in the second-level cache. Stretches begin at
- * multiples of their length, so a query's result does not depend on the others. */
-#include "exec/generate/step.h"
-#include "exec/ops/attention_blocks.h"
-#include "exec/ops/kernel_math.h"
+ * multiples of their length, so a query's result does not depend on the others.
+ *
+ * Heads that are mixed are one unit: a token's scores of all heads lie beside each other,
+ * for all tokens that it sees. */
+#include "exec/generate/steps/mixing.h"
 
 #include <string.h>
 
@@ -30,6 +31,7 @@ typedef struct AttentionSizes {
     int64_t tokens;               /* capacity in whole panels */
     int64_t reach;                /* tokens that a query sees at most */
     float scale, cap;             /* cap: 0 = none */
+    bool mixed;                   /* heads with each other */
     Buckets buckets;              /* of distances, when there is a table of biases */
     const float *table;           /* [buckets, heads] of a call; NULL = there is none */
     const int32_t *bucket_end; /* behind the bucket of distance 0; farther ones before */
@@ -50,6 +52,7 @@ static AttentionSizes open_sizes(const Node *node, int64_t capacity) {
     s.tokens = round_up(capacity);
     s.reach = attrs->reach ? attrs->reach : s.tokens;
     s.cap = (float)attrs->cap;
+    s.mixed = mixing_wanted(node);
     s.scale = (float)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)s.d));
     s.buckets = (Buckets){attrs->buckets, attrs->distance, attrs->bidirectional};
     return s;
@@ -63,12 +66,14 @@ static Status check(const Node *node, Diag *diag) {
                          "to later tokens");
     const Node *table = step_operand(node, ATTENTION_REL_BIAS);
     const bool fits = attrs->buckets > 0 && table && table->storage;
-    return step_check_absent(node, ATTENTION_BIAS,
-                             fits ? READS_IN(ATTENTION_REL_BIAS) : 0, diag);
+    return step_check_absent(
+        node, ATTENTION_BIAS,
+        mixing_readable(node) | (fits ? READS_IN(ATTENTION_REL_BIAS) : 0), diag);
 }
 
 static int64_t units(const Node *node) {
-    return open_sizes(node, 1).groups;
+    const AttentionSizes s = open_sizes(node, 1);
+    return s.mixed ? 1 : s.groups;
 }
 
 static size_t state_bytes(const Node *node, int64_t capacity) {
@@ -100,8 +105,10 @@ static int64_t queries_of(const AttentionSizes *s, int64_t count) {
     return count > s->share ? count : s->share;
 }
 
-/* Scores of a group; queries, results, largest scores and sums of all; then buckets. */
+/* Scores of a group; queries, results, largest scores and sums of all; then buckets. Of
+ * mixed heads all scores twice, a query and a result. */
 static int64_t bucket_offset(const AttentionSizes *s, int64_t count) {
+    if (s->mixed) return 2 * s->heads * s->tokens + round_up(s->d) + s->wide;
     return GROUP * ROW + queries_of(s, count) * (s->d + s->wide + 2);
 }
 
@@ -114,6 +121,11 @@ static int64_t scratch_floats(const Node *node, int64_t capacity, int64_t count)
 typedef struct Cache {
     float *keys, *values;
 } Cache;
+
+static Cache cache_of(const AttentionSizes *s, const StepCall *call, int64_t group) {
+    float *keys = (float *)call->state + group * s->tokens * (s->d + s->wide);
+    return (Cache){keys, keys + s->tokens * s->d};
+}
 
 static void put_token(const AttentionSizes *s, Cache cache, int64_t token,
                       const float *restrict key, const float *restrict value) {
@@ -297,16 +309,75 @@ static void attend_head(const AttentionSizes *s, Cache cache, const StepCall *ca
     attend(s, cache, &g, call->scratch);
 }
 
+/* ---- mixed heads ---- */
+
+/* Scores of a head for the tokens from .. end - 1, of which `from` begins a panel. */
+static void score_head(const AttentionSizes *s, Cache cache, const float *q, int64_t head,
+                       int64_t from, int64_t end, float *scaled, float *row) {
+    const Panels keys = {.w = cache.keys + from * s->d,
+                         .step = PANEL_ROWS,
+                         .gap = PANEL_ROWS * s->d,
+                         .panels = round_up(end - from) / PANEL_ROWS,
+                         .K = s->d};
+    for (int64_t j = 0; j < s->d; j++) scaled[j] = s->scale * q[j];
+    REAL_FN(panels_times)(&keys, scaled, s->d, row, s->tokens, 1);
+    if (s->table) add_bias(s, head, end, from, end, row);
+    for (int64_t j = 0; s->cap > 0 && j < end - from; j++)
+        row[j] = s->cap * tanh_real(row[j] / s->cap);
+}
+
+/* A token, the call's t-th, whose heads are mixed. */
+static void attend_mixed(const AttentionSizes *s, const StepCall *call, int64_t t) {
+    const Mixing mixing = mixing_of(call, s->heads);
+    const int64_t end = call->position + t + 1;
+    const int64_t first = end > s->reach ? end - s->reach : 0;
+    const int64_t from = first / PANEL_ROWS * PANEL_ROWS;
+    float *scores = call->scratch, *spare = scores + s->heads * s->tokens;
+    float *scaled = spare + s->heads * s->tokens, *sums = scaled + round_up(s->d);
+    for (int64_t h = 0; h < s->heads; h++)
+        score_head(s, cache_of(s, call, h),
+                   (const float *)call->in[Q] + (t * s->heads + h) * s->d, h, from, end,
+                   scaled, scores + h * s->tokens);
+    const float *weights =
+        mixing_weights(&mixing, scores + (first - from), spare + (first - from),
+                       end - first, s->tokens, NULL);
+    for (int64_t h = 0; h < s->heads; h++) {
+        const Panels values = {.w = cache_of(s, call, h).values + first * s->wide,
+                               .step = s->wide,
+                               .gap = PANEL_ROWS,
+                               .panels = s->wide / PANEL_ROWS,
+                               .K = end - first};
+        REAL_FN(panels_times)
+        (&values, weights + h * s->tokens, s->tokens, sums, s->wide, 1);
+        memcpy(call->out + (t * s->heads + h) * s->e, sums, (size_t)s->e * sizeof *sums);
+    }
+}
+
+/* ---- a call ---- */
+
+/* Puts the call's tokens into the state of a head of keys. */
+static void put_tokens(const AttentionSizes *s, const StepCall *call, int64_t group) {
+    const float *k = call->in[K], *v = call->in[V];
+    for (int64_t t = 0; t < call->count; t++)
+        put_token(s, cache_of(s, call, group), call->position + t,
+                  k + (t * s->groups + group) * s->d, v + (t * s->groups + group) * s->e);
+}
+
+static void run_mixed(const AttentionSizes *s, const StepCall *call) {
+    for (int64_t head = 0; head < s->heads; head++) put_tokens(s, call, head);
+    for (int64_t t = 0; call->out && t < call->count; t++) attend_mixed(s, call, t);
+}
+
 static void run(const StepCall *call, int64_t first, int64_t last) {
     AttentionSizes s = open_sizes(call->node, call->capacity);
-    const float *k = call->in[K], *v = call->in[V];
     if (call->out) find_buckets(&s, call);
+    if (s.mixed) {
+        run_mixed(&s, call);
+        return;
+    }
     for (int64_t group = first; group < last; group++) {
-        float *keys = (float *)call->state + group * s.tokens * (s.d + s.wide);
-        const Cache cache = {keys, keys + s.tokens * s.d};
-        for (int64_t t = 0; t < call->count; t++)
-            put_token(&s, cache, call->position + t, k + (t * s.groups + group) * s.d,
-                      v + (t * s.groups + group) * s.e);
+        const Cache cache = cache_of(&s, call, group);
+        put_tokens(&s, call, group);
         if (!call->out) continue;
         if (call->count == 1)
             attend_token(&s, cache, call, group);
