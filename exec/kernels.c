@@ -3,14 +3,14 @@
 #include "exec/ops/kernel.h"
 #include "exec/processor.h"
 
-static const Op *const OPS[OP_COUNT] = {
+static const Op *const OPS[] = {
 #define OP_ROW(id) &op_##id,
 #include "exec/ops.def"
 #undef OP_ROW
 };
 
 const OpTable *ops_table(void) {
-    static const OpTable TABLE = {OPS, OP_COUNT};
+    static const OpTable TABLE = {OPS, sizeof OPS / sizeof *OPS};
     return &TABLE;
 }
 

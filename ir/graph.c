@@ -315,6 +315,14 @@ int graph_use_count(const Graph *graph, const Node *node) {
     return count;
 }
 
+Node *graph_only_reader(const Graph *graph, const Node *node) {
+    if (graph_use_count(graph, node) != 1) return NULL;
+    for (Node *reader = node->next; reader; reader = reader->next)
+        for (int i = 0; i < reader->in_count; i++)
+            if (reader->in[i] == node) return reader;
+    return NULL;
+}
+
 int64_t graph_parameter_count(const Graph *graph) {
     int64_t count = 0;
     for (const Node *n = graph->first; n; n = n->next)

@@ -245,6 +245,9 @@ int graph_number(Graph *graph);
 /* Number of operands (of all nodes and outputs) that are `node`. */
 int graph_use_count(const Graph *graph, const Node *node);
 
+/* The only node that reads `node`, NULL when there is another reader or an output. */
+Node *graph_only_reader(const Graph *graph, const Node *node);
+
 /* Parameters and their bytes as stored, each storage counted once; of storages that some
  * leaf names. */
 int64_t graph_parameter_count(const Graph *graph);

@@ -147,6 +147,12 @@ Tree *tree_put_list(Arena *arena, Tree *map, const char *key) {
     return value;
 }
 
+void tree_add_int(Arena *arena, Tree *list, int64_t value) {
+    Tree *item = tree_new(arena, TREE_INT, LOC_NONE);
+    item->integer = value;
+    tree_append(arena, list, NULL, LOC_NONE, item);
+}
+
 void tree_add_real(Arena *arena, Tree *list, double value) {
     Tree *tree = tree_new(arena, TREE_FLOAT, LOC_NONE);
     tree->real = value;

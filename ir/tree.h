@@ -98,7 +98,8 @@ void tree_remove(Tree *child);
 Tree *tree_put_map(Arena *arena, Tree *map, const char *key);
 Tree *tree_put_list(Arena *arena, Tree *map, const char *key);
 
-/* Appends to a list: a number; a copy of the string; a new, empty map, returned. */
+/* Appends to a list: numbers; a copy of the string; a new, empty map, returned. */
+void tree_add_int(Arena *arena, Tree *list, int64_t value);
 void tree_add_real(Arena *arena, Tree *list, double value);
 void tree_add_string(Arena *arena, Tree *list, const char *value);
 Tree *tree_add_map(Arena *arena, Tree *list);

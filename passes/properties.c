@@ -94,23 +94,25 @@ unsigned model_properties(const Model *model) {
 }
 
 const char *property_name(ModelProperty property) {
-    static const char *const names[MODEL_PROPERTIES] = {"a classifier",
-                                                        "early exits",
-                                                        "a rule for leaving at exits",
-                                                        "softmax attention",
-                                                        "linear attention",
-                                                        "additive attention",
-                                                        "feature maps to merge",
-                                                        "mixing of heads",
-                                                        "weights shared by layers",
-                                                        "whole layers",
-                                                        "queries as wide as values",
-                                                        "a word embedding",
-                                                        "a factored embedding",
-                                                        "token types",
-                                                        "stored importance",
-                                                        "factored projections",
-                                                        "quantised weights"};
+    static const char *const names[] = {"a classifier",
+                                        "early exits",
+                                        "a rule for leaving at exits",
+                                        "softmax attention",
+                                        "linear attention",
+                                        "additive attention",
+                                        "feature maps to merge",
+                                        "mixing of heads",
+                                        "weights shared by layers",
+                                        "whole layers",
+                                        "queries as wide as values",
+                                        "a word embedding",
+                                        "a factored embedding",
+                                        "token types",
+                                        "stored importance",
+                                        "factored projections",
+                                        "quantised weights"};
+    _Static_assert(sizeof names / sizeof *names == MODEL_PROPERTIES,
+                   "a name for each property");
     for (int i = 0; i < MODEL_PROPERTIES; i++)
         if (property == 1u << i) return names[i];
     return "?";

@@ -150,12 +150,6 @@ static void put_stacks(const Inspection *it, Tree *map) {
     }
 }
 
-static void append_int(Arena *arena, Tree *list, int64_t value) {
-    Tree *item = tree_new(arena, TREE_INT, LOC_NONE);
-    item->integer = value;
-    tree_append(arena, list, NULL, LOC_NONE, item);
-}
-
 /* What pruning left of the original's indices: ranges [first, last] by axis. */
 static void put_kept(Arena *arena, Tree *entry, const Storage *storage) {
     Tree *map = new_map(arena);
@@ -165,8 +159,8 @@ static void put_kept(Arena *arena, Tree *entry, const Storage *storage) {
         Tree *ranges = put_list(arena, map, arena_printf(arena, "%d", axis));
         for (int i = 0; i < kept->count; i++) {
             Tree *range = tree_new(arena, TREE_LIST, LOC_NONE);
-            append_int(arena, range, kept->ranges[i].first);
-            append_int(arena, range, kept->ranges[i].last);
+            tree_add_int(arena, range, kept->ranges[i].first);
+            tree_add_int(arena, range, kept->ranges[i].last);
             tree_append(arena, ranges, NULL, LOC_NONE, range);
         }
     }
@@ -197,7 +191,7 @@ static void put_storages(const Inspection *it, Tree *map) {
         char form[FORM_TEXT_BYTES];
         tree_put_string(arena, entry, "dtype", tensor_form_text(form, tensor));
         Tree *shape = put_list(arena, entry, "shape");
-        for (int d = 0; d < tensor->rank; d++) append_int(arena, shape, tensor->dim[d]);
+        for (int d = 0; d < tensor->rank; d++) tree_add_int(arena, shape, tensor->dim[d]);
         tree_put_int(arena, entry, "parameters", tensor_count(tensor));
         tree_put_int(arena, entry, "bytes", (int64_t)tensor_stored_bytes(tensor));
         tree_put_int(arena, entry, "users", use->users);

@@ -19,6 +19,7 @@ typedef float __attribute__((vector_size(64), aligned(1), may_alias)) Line;
 #define QUARTERS_EVEN   0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27
 #define QUARTERS_ODD    4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31
 
+/* Writes a square of 16 rows, `ldw` apart, as columns: to[j][i] = w[i][j]. */
 static inline void turn_square(const float *w, int64_t ldw, float *to) {
     Line quarter[4][4]; /* [b][c]: rows 4 b .. 4 b + 3 of columns 4 q + c, q = 0 .. 3 */
     for (int b = 0; b < 4; b++) {
@@ -53,6 +54,7 @@ static inline void turn_square(const float *w, int64_t ldw, float *to) {
 enum { FOUR = 4 };
 typedef float __attribute__((vector_size(4 * FOUR), aligned(1), may_alias)) Four;
 
+/* A square of 4 x 4, into columns that are 16 apart. */
 static inline void turn_four(const float *w, int64_t ldw, float *to) {
     const Four a = *(const Four *)w, b = *(const Four *)(w + ldw),
                c = *(const Four *)(w + 2 * ldw), d = *(const Four *)(w + 3 * ldw);
@@ -66,6 +68,7 @@ static inline void turn_four(const float *w, int64_t ldw, float *to) {
     *(Four *)(to + 3 * PANEL_ROWS) = __builtin_shufflevector(AB, CD, 2, 3, 6, 7);
 }
 
+/* Writes a square of 16 rows, `ldw` apart, as columns: to[j][i] = w[i][j]. */
 static inline void turn_square(const float *w, int64_t ldw, float *to) {
     for (int i = 0; i < PANEL_ROWS; i += FOUR)
         for (int j = 0; j < PANEL_ROWS; j += FOUR)

@@ -1,4 +1,5 @@
-/* Loops over weights under a Gaussian prior: see exec/train/variational.h. */
+/* Loops over weights under a Gaussian prior: see exec/loops/loops.h and
+ * exec/train/prior.h. */
 #include "exec/loops/loops.h"
 
 #include "ir/random.h"

@@ -120,6 +120,7 @@ typedef struct AttentionRow {
     int64_t from, columns;
 } AttentionRow;
 
+/* What row `r` of a span sees. */
 static inline AttentionRow attention_row(const Attention *a, AttentionSpan span,
                                          int64_t r) {
     const KeyRange seen = REAL_FN(limits_range)(&a->limits, span.row + r, 1);

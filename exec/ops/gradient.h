@@ -11,6 +11,7 @@ static inline REAL *gradient_of(const Call *call, int i) {
     return i < call->in_count ? call->d_in[i].data : NULL;
 }
 
+/* Zeroes the gradient of operand `i`, which is wanted. */
 static inline void gradient_zero(const Call *call, int i) {
     memset(call->d_in[i].data, 0, (size_t)call->d_in[i].count * sizeof(REAL));
 }

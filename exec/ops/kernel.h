@@ -28,18 +28,17 @@ typedef float REAL;
 
 /* The record of an op, and its first line: name and index, from exec/ops.def. */
 #ifdef OP_RECORDS
-#define OP_RECORD(id) const Op op_##id
-#else
-#define OP_RECORD(id) static const Op record_##id __attribute__((unused))
-#endif
-#define OP_ID(id) .name = #id, .index = OP_INDEX_##id
-
 enum OpIndex {
 #define OP_ROW(id) OP_INDEX_##id,
 #include "exec/ops.def"
 #undef OP_ROW
-    OP_COUNT
 };
+#define OP_RECORD(id) const Op op_##id
+#define OP_ID(id)     .name = #id, .index = OP_INDEX_##id
+#else
+#define OP_RECORD(id) static const Op record_##id __attribute__((unused))
+#define OP_ID(id)     .name = #id
+#endif
 
 struct Matrix; /* exec/linalg/gemv.h */
 

@@ -23,6 +23,7 @@ static inline size_t bf16_weight_bytes(const Call *call) {
     return call->node->in[1]->storage ? 0 : a > b ? a : b;
 }
 
+/* Scratch of a call, forward or backward. */
 static inline size_t bf16_linear_scratch(const Call *call) {
     const View *x = &call->in[0];
     const int64_t R = view_rows(x), K = view_last(x), M = view_last(&call->out);
@@ -46,6 +47,7 @@ static inline void bf16_linear_times(const Call *call, Bf16Sides side, int64_t R
  * packed anew. */
 enum { BF16_TILE_ROWS = 64, BF16_TILE_OUTER = 384 };
 
+/* The grid of a product [m, n] with sums of k terms; `outer`: of dW. */
 static inline ProductGrid bf16_linear_grid(int64_t m, int64_t n, int64_t k, bool outer) {
     int64_t work = m * n * k;
     return (ProductGrid){product_side(m, outer ? BF16_TILE_OUTER : BF16_TILE_ROWS, &work),

@@ -29,6 +29,7 @@ enum {
 
 /* ---- shapes ---- */
 
+/* Checks the input and its weights. */
 static inline Status recurrence_check_in(const Node *node, Diag *diag) {
     const Type *x = &node->in[RECURRENCE_X]->type;
     TRY(infer_rank(node, RECURRENCE_X, 3, 3, diag));
@@ -51,6 +52,7 @@ static inline Status recurrence_infer(const Node *node, int64_t gates, Type *out
     return STATUS_OK;
 }
 
+/* Of the products with both weights. */
 static inline double recurrence_flops(const Call *call) {
     const double weights = (double)(call->in[RECURRENCE_WEIGHT_IN].count +
                                     call->in[RECURRENCE_WEIGHT_STATE].count);
@@ -65,6 +67,7 @@ typedef struct Recurrence {
     const REAL *h;                                   /* the result */
 } Recurrence;
 
+/* Sizes and data of a call. */
 static inline Recurrence recurrence_open(const Call *call) {
     const View *x = &call->in[RECURRENCE_X], *weight = &call->in[RECURRENCE_WEIGHT_IN];
     return (Recurrence){

@@ -13,6 +13,7 @@ typedef struct Scores {
     const int32_t *mask;
 } Scores;
 
+/* Whether thing `i` takes part. */
 static inline bool scores_count(const Scores *s, int64_t i) {
     return !s->mask || s->mask[i] != 0;
 }

@@ -6,6 +6,7 @@
  * With p and q of both in a group, dz = t (p - q) / groups. */
 #include "exec/ops/rows.h"
 #include "exec/ops/soft_choice.h"
+#include "exec/ops/soft_targets.h"
 
 enum { SCORES, TEACHER, PLACE };
 
@@ -17,24 +18,13 @@ static const Operand OPERANDS[] = {
     {NULL},
 };
 
-static const Field FIELDS[] = {
-    F_REAL(SoftCrossEntropyAttrs, temperature, 1e-3, 1e6, "divides both logits"),
-    F_BOOL(SoftCrossEntropyAttrs, kl, "subtract the teacher's entropy from the value"),
-    F_END,
-};
-
-static const SoftCrossEntropyAttrs DEFAULTS = {.temperature = 1};
-
 static Status infer(const Node *node, Type *out, Diag *diag) {
-    const SoftCrossEntropyAttrs *attrs = node->attrs;
     TRY(infer_rank(node, SCORES, 2, 2, diag));
     const Type *scores = &node->in[SCORES]->type;
     if (scores->dim[1] != 1) return infer_fail(node, SCORES, diag, "[N, 1]");
     TRY(infer_shape(node, TEACHER, 2, scores->dim, diag));
     TRY(infer_shape(node, PLACE, 1, scores->dim, diag));
-    if (!(attrs->temperature > 0 && attrs->temperature < INFINITY))
-        return infer_fail_attr(node, "temperature", diag, "a number above 0, found %g",
-                               attrs->temperature);
+    TRY(soft_infer_temperature(node, diag));
     *out = real_type(0, scores->dim);
     return STATUS_OK;
 }
@@ -84,9 +74,9 @@ OP_RECORD(soft_choice_cross_entropy) = {
     OP_ID(soft_choice_cross_entropy),
     .summary = "choice_cross_entropy against a teacher's distribution, at a temperature",
     .operands = OPERANDS,
-    .fields = FIELDS,
+    .fields = SOFT_FIELDS,
     .attrs_size = sizeof(SoftCrossEntropyAttrs),
-    .defaults = &DEFAULTS,
+    .defaults = &SOFT_DEFAULTS,
     .traits = OP_LOSS,
     .reads = READS_IN(SCORES) | READS_IN(TEACHER) | READS_IN(PLACE),
     .infer = infer,

@@ -5,6 +5,7 @@
  * The gradient is t (p - q) / rows either way; the teacher gets none. */
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/rows.h"
+#include "exec/ops/soft_targets.h"
 
 static const Operand OPERANDS[] = {
     {"logits", OPERAND_REQUIRED, "student's [N..., C]"},
@@ -13,19 +14,8 @@ static const Operand OPERANDS[] = {
     {NULL},
 };
 
-static const Field FIELDS[] = {
-    F_REAL(SoftCrossEntropyAttrs, temperature, 1e-3, 1e6, "divides both logits"),
-    F_BOOL(SoftCrossEntropyAttrs, kl, "subtract the teacher's entropy from the value"),
-    F_END,
-};
-
-static const SoftCrossEntropyAttrs DEFAULTS = {.temperature = 1};
-
 static Status infer(const Node *node, Type *out, Diag *diag) {
-    const double temperature = ((const SoftCrossEntropyAttrs *)node->attrs)->temperature;
-    if (!(temperature > 0 && temperature < INFINITY))
-        return infer_fail_attr(node, "temperature", diag, "a number above 0, found %g",
-                               temperature);
+    TRY(soft_infer_temperature(node, diag));
     return rows_infer(node, out, diag);
 }
 
@@ -114,9 +104,9 @@ OP_RECORD(soft_cross_entropy) = {
     OP_ID(soft_cross_entropy),
     .summary = "t^2 * mean of -sum softmax(teacher / t) log softmax(logits / t)",
     .operands = OPERANDS,
-    .fields = FIELDS,
+    .fields = SOFT_FIELDS,
     .attrs_size = sizeof(SoftCrossEntropyAttrs),
-    .defaults = &DEFAULTS,
+    .defaults = &SOFT_DEFAULTS,
     .traits = OP_LOSS,
     .reads = READS_IN(0) | READS_IN(1) | READS_IN(2),
     .infer = infer,

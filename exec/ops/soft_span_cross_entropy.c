@@ -5,6 +5,7 @@
  * With p and q of both at one end, dz = t (p - q) / (2 N). */
 #include "exec/ops/rows.h"
 #include "exec/ops/soft_choice.h"
+#include "exec/ops/soft_targets.h"
 
 enum { LOGITS, TEACHER, MASK };
 enum { ENDS = 2 };
@@ -16,24 +17,13 @@ static const Operand OPERANDS[] = {
     {NULL},
 };
 
-static const Field FIELDS[] = {
-    F_REAL(SoftCrossEntropyAttrs, temperature, 1e-3, 1e6, "divides both logits"),
-    F_BOOL(SoftCrossEntropyAttrs, kl, "subtract the teacher's entropy from the value"),
-    F_END,
-};
-
-static const SoftCrossEntropyAttrs DEFAULTS = {.temperature = 1};
-
 static Status infer(const Node *node, Type *out, Diag *diag) {
-    const SoftCrossEntropyAttrs *attrs = node->attrs;
     TRY(infer_rank(node, LOGITS, 3, 3, diag));
     const Type *logits = &node->in[LOGITS]->type;
     if (logits->dim[2] != ENDS) return infer_fail(node, LOGITS, diag, "[N, T, 2]");
     TRY(infer_shape(node, TEACHER, 3, logits->dim, diag));
     if (node->in[MASK]) TRY(infer_shape(node, MASK, 2, logits->dim, diag));
-    if (!(attrs->temperature > 0 && attrs->temperature < INFINITY))
-        return infer_fail_attr(node, "temperature", diag, "a number above 0, found %g",
-                               attrs->temperature);
+    TRY(soft_infer_temperature(node, diag));
     *out = real_type(0, logits->dim);
     return STATUS_OK;
 }
@@ -77,9 +67,9 @@ OP_RECORD(soft_span_cross_entropy) = {
     OP_ID(soft_span_cross_entropy),
     .summary = "span_cross_entropy against a teacher's distributions, at a temperature",
     .operands = OPERANDS,
-    .fields = FIELDS,
+    .fields = SOFT_FIELDS,
     .attrs_size = sizeof(SoftCrossEntropyAttrs),
-    .defaults = &DEFAULTS,
+    .defaults = &SOFT_DEFAULTS,
     .traits = OP_LOSS,
     .reads = READS_IN(LOGITS) | READS_IN(TEACHER) | READS_IN(MASK),
     .infer = infer,

@@ -25,6 +25,7 @@ typedef struct Strides {
     int64_t at[STRIDES_VALUES]; /* of the row's first element in each value */
 } Strides;
 
+/* A walk over a shape, of no values yet. */
 static inline Strides strides_over(const View *shape) {
     Strides s = {.rank = shape->rank};
     for (int i = 0; i < s.rank; i++) s.dim[i] = shape->dim[s.rank - 1 - i];

@@ -5,7 +5,7 @@
 #include "exec/ops.def"
 #undef OP_ROW
 
-static const Kernel *const KERNELS[OP_COUNT] = {
+static const Kernel *const KERNELS[] = {
 #define OP_ROW(id) &REAL_FN(kernel_##id),
 #include "exec/ops.def"
 #undef OP_ROW

@@ -74,6 +74,7 @@ static inline int64_t side_parts(int64_t count, int64_t least, int64_t most,
     return parts;
 }
 
+/* Parts of a side of a product. */
 static inline int64_t product_side(int64_t count, int64_t least, int64_t *work) {
     return side_parts(count, least, TILE_SIDE_MOST, TILE_PRODUCTS, work);
 }
@@ -87,10 +88,12 @@ static inline ProductGrid product_grid(int64_t m, int64_t n, int64_t k) {
     return grid;
 }
 
+/* Cells of a grid. */
 static inline int64_t product_cells(ProductGrid grid) {
     return grid.down * grid.across;
 }
 
+/* Cell `i` of the grid of a product [m, n], row by row. */
 static inline Cell product_cell(ProductGrid grid, int64_t m, int64_t n, int64_t i) {
     return (Cell){range_part(m, grid.unit, i / grid.across, grid.down),
                   range_part(n, grid.unit, i % grid.across, grid.across)};

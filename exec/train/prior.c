@@ -30,7 +30,8 @@ struct Prior {
 
 /* ---- which storages ---- */
 
-bool prior_applies(const TrainOptions *options, const Storage *storage) {
+/* Whether the storage is trained under a prior: it has a Gaussian and is not frozen. */
+static bool has_prior(const TrainOptions *options, const Storage *storage) {
     return options->objective != OBJECTIVE_LIKELIHOOD && storage->gaussian &&
            !storage->frozen && dtype_is_real(storage->tensor.dtype);
 }
@@ -39,7 +40,7 @@ bool prior_applies(const TrainOptions *options, const Storage *storage) {
 static int64_t count_elements(const Graph *graph, const TrainOptions *options) {
     int64_t total = 0;
     for (int i = 0; i < graph->storage_count; i++)
-        if (prior_applies(options, graph->storages[i]))
+        if (has_prior(options, graph->storages[i]))
             total += params_room(graph->storages[i]);
     return total;
 }
@@ -47,7 +48,7 @@ static int64_t count_elements(const Graph *graph, const TrainOptions *options) {
 Status prior_check(const Graph *graph, const TrainOptions *options, Diag *diag) {
     if (options->objective == OBJECTIVE_LIKELIHOOD) return STATUS_OK;
     for (int i = 0; i < graph->storage_count; i++)
-        if (prior_applies(options, graph->storages[i])) return STATUS_OK;
+        if (has_prior(options, graph->storages[i])) return STATUS_OK;
     Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, "objective",
                               "expected weights with a Gaussian prior among those that "
                               "are trained, found none");
@@ -81,7 +82,7 @@ static void add_parts(Prior *prior, const Params *params) {
     prior->parts = memory_alloc((size_t)graph->storage_count + 1, sizeof *prior->parts);
     for (int i = 0; i < graph->storage_count; i++) {
         Storage *storage = graph->storages[i];
-        if (!prior_applies(prior->options, storage)) continue;
+        if (!has_prior(prior->options, storage)) continue;
         prior->parts[prior->part_count++] =
             (PriorPart){storage, params_offset(params, storage), prior->count,
                         tensor_count(&storage->tensor)};
@@ -266,7 +267,7 @@ void prior_plan(Graph *graph, const TrainOptions *options) {
     for (int i = 0; i < graph->storage_count; i++) {
         Storage *storage = graph->storages[i];
         if (options->objective != OBJECTIVE_VARIATIONAL) return;
-        if (!prior_applies(options, storage) || train_freezes(options, storage->name))
+        if (!has_prior(options, storage) || train_freezes(options, storage->name))
             continue;
         Gaussian *q = gaussian_create(graph->arena, GAUSSIAN_DIAGONAL, DTYPE_F32,
                                       &storage->tensor, 0, storage->gaussian->origin);

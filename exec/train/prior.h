@@ -28,9 +28,6 @@ typedef struct PriorPart {
     int64_t first, at, count;
 } PriorPart;
 
-/* Whether the storage is trained under a prior: it has a Gaussian and is not frozen. */
-bool prior_applies(const TrainOptions *options, const Storage *storage);
-
 /* Fails with STATUS_MODEL when the objective needs priors and no storage that is trained
  * has one. Shapes are enough. */
 Status prior_check(const Graph *graph, const TrainOptions *options, Diag *diag);

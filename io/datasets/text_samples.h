@@ -28,10 +28,12 @@ typedef struct TextSamples {
 /* A token's number and type share 32 bits: numbers take 21 of them. */
 enum { TOKEN_TYPE_SHIFT = 22 };
 
+/* The number of a token. */
 static inline int32_t text_token_id(uint32_t token) {
     return (int32_t)(token & (((uint32_t)1 << TOKEN_TYPE_SHIFT) - 1));
 }
 
+/* Its type. */
 static inline int32_t text_token_type(uint32_t token) {
     return (int32_t)(token >> TOKEN_TYPE_SHIFT);
 }

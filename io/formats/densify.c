@@ -20,22 +20,13 @@ static bool is_product(const Node *node, const Node *weight, bool transposed) {
            node_flag(node, "transposed") == transposed;
 }
 
-/* The only node that reads a value; NULL where it has more, or is an output. */
-static Node *only_user(const Graph *graph, const Node *value) {
-    if (graph_use_count(graph, value) != 1) return NULL;
-    for (Node *node = graph->first; node; node = node->next)
-        for (int i = 0; i < node->in_count; i++)
-            if (node->in[i] == value) return node;
-    return NULL;
-}
-
 /* Whether a node reads table W1 [rows, r] in a way that the dense table can serve: it
  * looks rows up that W2 then widens, or it is a head on what W2 has narrowed. `*second`
  * is W2, the same for all. */
 static bool serves(const Graph *graph, const Node *node, const Node *table,
                    Node **second) {
     const bool lookup = is_op(node, "embedding");
-    const Node *product = lookup ? only_user(graph, node) : node->in[0];
+    const Node *product = lookup ? graph_only_reader(graph, node) : node->in[0];
     if (!product || !is_op(product, "linear") || !product->in[1]->storage ||
         product->role != ROLE_EMBED_PROJECTION)
         return false;
@@ -125,7 +116,7 @@ static Status unfactor(Graph *graph, Node *table, const Node *second, Diag *diag
     for (Node *node = graph->first; node; node = node->next) {
         if (node->in_count < 2 || node->in[1] != table) continue;
         if (is_op(node, "embedding"))
-            graph_replace_uses(graph, only_user(graph, node), node);
+            graph_replace_uses(graph, graph_only_reader(graph, node), node);
         else
             node->in[0] = node->in[0]->in[0];
     }
@@ -140,7 +131,7 @@ static Node *find_first(const Graph *graph, const Node *node) {
                         first->role == ROLE_FACTOR && first->in[1]->storage &&
                         node->in[1]->storage && node->in[1]->type.rank == 2 &&
                         is_product(first, first->in[1], node_flag(node, "transposed"));
-    return paired && only_user(graph, first) == node ? first : NULL;
+    return paired && graph_only_reader(graph, first) == node ? first : NULL;
 }
 
 /* The first factor's weights of a projection's, which all that read either have; NULL =

@@ -90,6 +90,5 @@ typedef struct WordCut {
     bool digits;         /* every digit is a word */
 } WordCut;
 const WordCut *word_cut_by_name(const char *name);
-const WordCut *word_cut_by_pattern(const char *pattern, bool digits);
 
 #endif

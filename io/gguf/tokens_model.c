@@ -25,7 +25,7 @@ const WordCut *word_cut_by_name(const char *name) {
     return NULL;
 }
 
-const WordCut *word_cut_by_pattern(const char *pattern, bool digits) {
+static const WordCut *word_cut_by_pattern(const char *pattern, bool digits) {
     for (int i = 0; i < CUT_COUNT; i++) {
         const bool both = CUTS[i].pattern && pattern;
         if (CUTS[i].digits == digits && (both || CUTS[i].pattern == pattern) &&

@@ -44,7 +44,7 @@ typedef struct Encoding {
     bool skip_unknown;
     size_t skipped;
 
-    /* private to io/tokenizers/tokenizer.c */
+    /* private to io/tokenizers/tokenizer_encode.c */
     size_t capacity, word_capacity;
     struct EncodingScratch *scratch;
 } Encoding;

@@ -291,7 +291,9 @@ Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Mod
     return STATUS_OK;
 }
 
-bool exits_rule_is_stale(Model *model) {
+/* Whether the stored rule was chosen for other weights, or another graph, than the model
+ * has now: what was measured then need not hold. */
+static bool rule_is_stale(Model *model) {
     const Tree *of = tree_get(tree_get(model->provenance, "exits"), "model");
     char hash[HASH_TEXT_BYTES];
     if (!of || of->kind != TREE_STRING) return false;
@@ -300,7 +302,7 @@ bool exits_rule_is_stale(Model *model) {
 }
 
 bool exits_warn_stale(PassContext *ctx, Model *model, Diag *diag) {
-    const bool stale = exits_rule_is_stale(model);
+    const bool stale = rule_is_stale(model);
     if (stale)
         diag_warn(diag, ctx->source.at, ctx->source.key,
                   "the stored rule for leaving at exits was calibrated before the "

@@ -58,10 +58,6 @@ Status exits_label_loss(Node **out, Graph *graph, const Exits *exits,
 Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Model *model,
                        const Exits *exits, Diag *diag);
 
-/* Whether the stored rule was chosen for other weights, or another graph, than the model
- * has now: what was measured then need not hold. Not for planning. */
-bool exits_rule_is_stale(Model *model);
-
 /* Warns of a stale rule at the step's place; whether it is stale. Not for planning. */
 bool exits_warn_stale(PassContext *ctx, Model *model, Diag *diag);
 

@@ -6,23 +6,14 @@
 
 #include "ir/rewrite.h"
 
-/* The only node that reads a value, NULL when there is another reader or an output. */
-static Node *only_reader(const Graph *graph, const Node *value) {
-    if (graph_use_count(graph, value) != 1) return NULL;
-    for (Node *node = graph->first; node; node = node->next)
-        for (int i = 0; i < node->in_count; i++)
-            if (node->in[i] == value) return node;
-    return NULL;
-}
-
 /* The residual sum that a block's value goes to, over dropout and windows; `value`
  * becomes the operand that comes from the block. */
 static Node *find_sum(const Graph *graph, Node **value) {
-    Node *node = only_reader(graph, *value);
+    Node *node = graph_only_reader(graph, *value);
     /* Values of which every token is one of operand 0: b is the same everywhere. */
     while (node && node_has_trait(node, OP_PASS_VALUE | OP_PICKS_TOKENS)) {
         *value = node;
-        node = only_reader(graph, node);
+        node = graph_only_reader(graph, node);
     }
     if (!node_is(node, &op_add)) return NULL;
     const Node *other = node->in[node->in[0] == *value];

@@ -20,9 +20,10 @@ if(HDF5_OBJECT)
 endif()
 set_target_properties(libcompress PROPERTIES OUTPUT_NAME compress EXPORT_NAME compress
   VERSION ${PROJECT_VERSION} SOVERSION ${LIBRARY_VERSION})
-target_link_libraries(libcompress PRIVATE passes io exec ir
-  -Wl,--version-script=${PROJECT_SOURCE_DIR}/scripts/package/compress.map -Wl,-z,defs
-  -Wl,-z,nodelete) # threads and what runs at exit outlive a dlclose
+target_link_libraries(libcompress PRIVATE passes io exec ir)
+target_link_options(libcompress PRIVATE
+  "LINKER:--version-script=${PROJECT_SOURCE_DIR}/scripts/package/compress.map" LINKER:-z,defs
+  LINKER:-z,nodelete) # threads and what runs at exit outlive a dlclose
 set_target_properties(libcompress PROPERTIES LINK_DEPENDS
   ${PROJECT_SOURCE_DIR}/scripts/package/compress.map)
 target_include_directories(libcompress INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

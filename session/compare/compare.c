@@ -106,12 +106,6 @@ Status compare_models(Comparison *out, Arena *arena, Model *const models[2],
 
 /* ---- as a tree ---- */
 
-static void add_int(Arena *arena, Tree *list, int64_t value) {
-    Tree *item = tree_new(arena, TREE_INT, LOC_NONE);
-    item->integer = value;
-    tree_append(arena, list, NULL, LOC_NONE, item);
-}
-
 static void add_text(Arena *arena, Tree *list, const char *value) {
     if (value)
         tree_add_string(arena, list, value);
@@ -121,8 +115,8 @@ static void add_text(Arena *arena, Tree *list, const char *value) {
 
 static void put_ints(Arena *arena, Tree *map, const char *key, int64_t a, int64_t b) {
     Tree *list = tree_put_list(arena, map, key);
-    add_int(arena, list, a);
-    add_int(arena, list, b);
+    tree_add_int(arena, list, a);
+    tree_add_int(arena, list, b);
 }
 
 static void put_texts(Arena *arena, Tree *map, const char *key, const char *a,
@@ -170,7 +164,7 @@ static void put_layers(Arena *arena, Tree *map, const NodeComparison *nodes) {
         Tree *of_b = tree_put_list(arena, row, "of_second");
         for (int j = 0; j < stack->layers[1]; j++) {
             if (stack->of_b[j] >= 0)
-                add_int(arena, of_b, stack->of_b[j]);
+                tree_add_int(arena, of_b, stack->of_b[j]);
             else
                 add_text(arena, of_b, NULL);
         }

@@ -46,7 +46,8 @@ unsigned bench_properties(Arena *arena, Bench *bench, const char *steps);
 PassEffects step_effects(Arena *arena, const char *step);
 
 /* Steps that run a pass on a kind of model, with what it needs in front of it. `pass`
- * counts through all passes that there are, 0 .. composition_passes() - 1. */
+ * counts through all passes that there are, 0 .. composition_passes() - 1, which fails
+ * where one has no row in composition_data.h. */
 const char *composition_steps(Arena *arena, KindName kind, int pass);
 const char *composition_pass(int pass);
 int composition_passes(void);

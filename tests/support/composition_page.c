@@ -23,27 +23,15 @@ typedef struct Table {
 
 /* ---- pairs ---- */
 
-/* The row of a pass: those of composition_data.h first, then any other with its
- * defaults, which need not change anything the second time. */
-static Row row_of(int pass) {
-    if (pass < ROW_COUNT) return ROWS[pass];
-    int extra = pass - ROW_COUNT;
-    for (const Pass *const *p = pass_list(); *p; p++) {
-        bool known = false;
-        for (int i = 0; i < ROW_COUNT; i++)
-            known |= strcmp(ROWS[i].pass, (*p)->name) == 0;
-        if (known || extra-- > 0) continue;
-        const char *options = (*p)->data_options ? "{data: d}" : "{}";
-        return (Row){(*p)->name, options, NULL, NULL};
-    }
-    fail_msg("no pass %d", pass);
-    return (Row){0};
-}
-
 int composition_passes(void) {
-    int count = 0;
-    while (pass_list()[count]) count++;
-    return count;
+    const Pass *const *pass = pass_list();
+    for (int i = 0; i < ROW_COUNT || pass[i]; i++)
+        if (i == ROW_COUNT || !pass[i] || strcmp(pass[i]->name, ROWS[i].pass) != 0)
+            fail_msg("ROWS of tests/support/composition_data.h: expected a row of %s as "
+                     "number %d, found %s: rows are in the order of passes/passes.def",
+                     pass[i] ? pass[i]->name : "no pass", i + 1,
+                     i < ROW_COUNT ? ROWS[i].pass : "none");
+    return ROW_COUNT;
 }
 
 static const char *options_of(KindName kind, const Row *row, const Row *before) {
@@ -74,13 +62,13 @@ static const char *needs_of(Arena *arena, const Row *first, const Row *second) {
 }
 
 const char *composition_steps(Arena *arena, KindName kind, int pass) {
-    const Row row = row_of(pass);
+    const Row row = ROWS[pass];
     return arena_printf(arena, "%s%s", needs_of(arena, &row, &row),
                         step_of(arena, kind, &row, NULL));
 }
 
 const char *composition_pass(int pass) {
-    return pass < ROW_COUNT ? ROWS[pass].pass : pass_list()[pass]->name;
+    return ROWS[pass].pass;
 }
 
 /* Number of the footnote with this reason. */
@@ -114,6 +102,7 @@ static void check_declared(Bench *bench, const char *steps, const char *reason,
         properties_print(&text, gained);
         text_add(&text, " and to take ");
         properties_print(&text, lost);
+        text_add(&text, ": .effects of its record says so (passes/properties.h)");
     }
     if (text.length) {
         print_error("%s  %s\n", steps, text.data);
@@ -175,10 +164,8 @@ static void add_pair(Table *table, Bench *bench, const Row *first, const Row *se
 static void add_matrix(Table *table, Bench *bench) {
     Text *text = &table->text;
     const int count = composition_passes();
-    Row *rows = ARENA_ARRAY(table->arena, Row, (size_t)count);
     char labels[52][4];
     assert_true(count <= 52);
-    for (int i = 0; i < count; i++) rows[i] = row_of(i);
     text_add(text, "| first, then |");
     for (int i = 0; i < count; i++) {
         snprintf(labels[i], sizeof labels[i], "%s%c", i < 26 ? "" : "A", 'A' + i % 26);
@@ -187,9 +174,9 @@ static void add_matrix(Table *table, Bench *bench) {
     text_add(text, "\n|---|");
     for (int i = 0; i < count; i++) text_add(text, "---|");
     for (int i = 0; i < count; i++) {
-        text_add(text, "\n| %s `%s` |", labels[i], rows[i].pass);
+        text_add(text, "\n| %s `%s` |", labels[i], ROWS[i].pass);
         for (int k = 0; k < count; k++)
-            if (!thinned_out(i, k)) add_pair(table, bench, &rows[i], &rows[k]);
+            if (!thinned_out(i, k)) add_pair(table, bench, &ROWS[i], &ROWS[k]);
     }
     text_add(text, "\n\n");
     for (int i = 0; i < table->reason_count; i++)

@@ -25,14 +25,17 @@ static inline unsigned mixing_readable(const Node *node) {
     return MIXING_OPERANDS;
 }
 
+/* Whether a node mixes heads. */
 static inline bool mixing_wanted(const Node *node) {
     return node_has(node, ATTENTION_MIX_BEFORE) || node_has(node, ATTENTION_MIX_AFTER);
 }
 
+/* An operand of a call, NULL where it is absent. */
 static inline const float *mixing_operand(const StepCall *call, int i) {
     return node_has(call->node, i) ? call->in[i] : NULL;
 }
 
+/* What a call mixes its heads by. */
 static inline Mixing mixing_of(const StepCall *call, int64_t heads) {
     return (Mixing){.before = mixing_operand(call, ATTENTION_MIX_BEFORE),
                     .after = mixing_operand(call, ATTENTION_MIX_AFTER),

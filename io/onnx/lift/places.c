@@ -28,16 +28,6 @@ static bool is_norm(const Node *node) {
     return node_has_trait(node, OP_NORM);
 }
 
-/* The only user of a node, NULL when there are others or outputs. */
-static Node *only_user(const Graph *graph, const Node *node) {
-    Node *found = NULL;
-    if (graph_use_count(graph, node) != 1) return NULL;
-    for (Node *user = node->next; user && !found; user = user->next)
-        for (int i = 0; i < user->in_count; i++)
-            if (user->in[i] == node) found = user;
-    return found;
-}
-
 /* The norm that reads a node. */
 static Node *norm_after(const Node *node) {
     for (Node *user = node->next; user; user = user->next)
@@ -57,7 +47,7 @@ static void place(Finder *f, Node *node, Role role) {
  * branch `norm`. NULL when there is none. */
 static Node *branch_end(Finder *f, Node *node, Role out, Role norm, bool apply) {
     for (int i = 0; i < 6; i++) {
-        Node *user = only_user(f->graph, node);
+        Node *user = graph_only_reader(f->graph, node);
         if (!user) return NULL;
         if (is(user, "add")) return user;
         const bool row = is(user, "linear") || is_norm(user) || is(user, "dropout") ||
@@ -114,7 +104,7 @@ static Node *place_projection(Finder *f, Node *x, Role role, Role rotary, Role n
 /* The node of the branch that a sum reads: the last one before it. */
 static const Node *branch_operand(const Node *sum, const Graph *graph, const Node *from) {
     for (int i = 0; i < 8; i++) {
-        const Node *user = only_user(graph, from);
+        const Node *user = graph_only_reader(graph, from);
         if (user == sum) return from;
         from = user;
     }
@@ -163,12 +153,12 @@ static bool place_attention(Finder *f, Node *attention) {
 /* linear, activation, linear; or with a gate the product of two linears. */
 static bool place_feed_forward(Finder *f, Node *act) {
     Node *in = act->in[0], *end = act, *up = NULL;
-    Node *user = only_user(f->graph, act);
+    Node *user = graph_only_reader(f->graph, act);
     if (!is(in, "linear")) return false;
     if (is(user, "multiply")) {
         up = user->in[user->in[0] == act];
         end = user;
-        user = only_user(f->graph, end);
+        user = graph_only_reader(f->graph, end);
         if (!is(up, "linear")) return false;
     }
     if (!is(user, "linear") || user->in[0] != end) return false;
@@ -192,12 +182,12 @@ static bool place_feed_forward(Finder *f, Node *act) {
 
 static void place_merging(Finder *f, Node *merge) {
     const int layer = f->layer;
-    Node *norm = only_user(f->graph, merge);
+    Node *norm = graph_only_reader(f->graph, merge);
     f->layer = -1;
     place(f, merge, ROLE_MERGE);
     if (is_norm(norm)) {
         place(f, norm, ROLE_MERGE_NORM);
-        Node *out = only_user(f->graph, norm);
+        Node *out = graph_only_reader(f->graph, norm);
         if (is(out, "linear")) place(f, out, ROLE_MERGE_OUT);
     }
     f->layer = layer;
@@ -391,8 +381,8 @@ static void add_outputs(Graph *graph, const char *stack) {
     Node *pool = graph_find(graph, STACK_HEAD, -1, ROLE_POOL);
     if (is(pool, "mean_tokens") && !graph_output(graph, OUTPUT_POOLER))
         graph_set_output(graph, OUTPUT_POOLER, pool);
-    Node *dense = pool ? only_user(graph, pool) : NULL;
-    Node *act = is(dense, "linear") ? only_user(graph, dense) : NULL;
+    Node *dense = pool ? graph_only_reader(graph, pool) : NULL;
+    Node *act = is(dense, "linear") ? graph_only_reader(graph, dense) : NULL;
     if (!graph_output(graph, OUTPUT_POOLER) && act && node_chooses(act, "fn", "tanh"))
         graph_set_output(graph, OUTPUT_POOLER, act);
 }

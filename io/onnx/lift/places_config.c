@@ -296,12 +296,6 @@ static void put_vit(Arena *arena, Tree *config, const Facts *f, const Node *patc
     put_labels(arena, config, f);
 }
 
-static void append_int(Arena *arena, Tree *list, int64_t value) {
-    Tree *item = tree_new(arena, TREE_INT, LOC_NONE);
-    item->integer = value;
-    tree_append(arena, list, NULL, LOC_NONE, item);
-}
-
 static void put_swin(Arena *arena, Tree *config, const Facts *f, const Node *patches) {
     Tree *list = tree_put_list(arena, config, "architectures");
     const Node *in = graph_find(f->graph, f->stack, -1, ROLE_FFN_IN);
@@ -321,8 +315,8 @@ static void put_swin(Arena *arena, Tree *config, const Facts *f, const Node *pat
             if (attention) wide = node_integer(attention, "heads");
             depth++;
         }
-        append_int(arena, depths, depth);
-        append_int(arena, heads, wide);
+        tree_add_int(arena, depths, depth);
+        tree_add_int(arena, heads, wide);
     }
     put_image(arena, config, patches);
     tree_put_int(arena, config, "window_size",

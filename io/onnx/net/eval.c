@@ -16,11 +16,6 @@ const EvalRow *eval_find(const char *op) {
     return NULL;
 }
 
-const EvalRow *const *eval_tables(int *count) {
-    *count = (int)(sizeof TABLES / sizeof *TABLES);
-    return TABLES;
-}
-
 static Status fail_unknown(const Net *net, const NetNode *node, Diag *diag) {
     Text known = {0};
     for (size_t t = 0; t < sizeof TABLES / sizeof *TABLES; t++)

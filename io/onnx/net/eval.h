@@ -39,10 +39,8 @@ typedef struct EvalRow {
     double (*two)(double a, double b); /* of two operands' */
 } EvalRow;
 
-/* Row of an operator, NULL when it is not known; and all tables of them, each ended by a
- * NULL op. */
+/* Row of an operator, NULL when it is not known. */
 const EvalRow *eval_find(const char *op);
-const EvalRow *const *eval_tables(int *count);
 
 /* Evaluates a node; `in` has NULL for absent operands. An operand whose shape is not
  * known (NULL although the node has it) leaves all results unknown. Fails with

@@ -123,8 +123,6 @@ const OnnxAttribute *net_attribute(const NetNode *node, const char *name);
 /* Integer or real attribute; an absent one has `fallback`. */
 int64_t net_int(const NetNode *node, const char *name, int64_t fallback);
 double net_real(const NetNode *node, const char *name, double fallback);
-/* NULL when there is none; `length` bytes, not terminated. */
-const char *net_string(const NetNode *node, const char *name, size_t *length);
 /* Whether a text attribute has a value; an absent one has `fallback`. */
 bool net_string_is(const NetNode *node, const char *name, const char *value,
                    const char *fallback);

@@ -26,7 +26,8 @@ double net_real(const NetNode *node, const char *name, double fallback) {
     return attribute ? (double)attribute->f : fallback;
 }
 
-const char *net_string(const NetNode *node, const char *name, size_t *length) {
+/* NULL when there is none; `length` bytes, not terminated. */
+static const char *net_string(const NetNode *node, const char *name, size_t *length) {
     const OnnxAttribute *attribute = net_attribute(node, name);
     if (!attribute || !attribute->s.data) return NULL;
     *length = attribute->s.len;

@@ -13,9 +13,12 @@ enum { OPSET = 17, IR_VERSION = 8, EXTERNAL_ALIGN = 4096 };
 /* ---- what can be written ---- */
 
 static Status fail_node(const Node *node, Diag *diag, const char *what) {
-    const Status status =
-        diag_fail(diag, STATUS_MODEL, node->loc, NULL, "%s at %s.%d: %s", node->op->name,
-                  node->stack ? node->stack : "no stack", node->layer, what);
+    Text place = {0};
+    text_add(&place, "%s", node->stack ? node->stack : "no stack");
+    if (node->layer >= 0) text_add(&place, ".%d", node->layer);
+    const Status status = diag_fail(diag, STATUS_MODEL, node->loc, NULL, "%s at %s: %s",
+                                    node->op->name, place.data, what);
+    text_free(&place);
     diag_hint(diag, "the native file (.h5) holds every model");
     return status;
 }

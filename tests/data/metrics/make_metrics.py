@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Expected numbers of metrics, 200 random cases each, for tests/passes/test_metrics.c.
+"""Expected numbers of metrics, 200 random cases each, for tests/passes/test_label_metrics.c.
 
 Labels by scikit-learn (Debian's python3-sklearn), correlations by SciPy (python3-scipy).
 Entities by the published rules: by default those of the CoNLL-2000 script as tables of
