@@ -74,24 +74,48 @@ static const char *target_of(const DataEntry *entry) {
     return target ? target : option_of(entry, "tokenizer");
 }
 
+/* Whose texts a tokenizer cuts: only Marian's folders have two. */
+typedef enum Side { SIDE_SOURCE, SIDE_TARGET } Side;
+
 /* Reads a tokenizer; NULL where that fails, which those that need it have told. */
-static Tokenizer *read_tokenizer(const char *path) {
+static Tokenizer *read_tokenizer(const char *path, Side side) {
     Tokenizer *tokenizer = NULL;
+    Status status = STATUS_OK;
     Diag *own = diag_create();
-    if (tokenizer_read(&tokenizer, path, own) != STATUS_OK) tokenizer = NULL;
+    if (side == SIDE_TARGET) status = tokenizer_read_target(&tokenizer, path, own);
+    if (status == STATUS_OK && !tokenizer) status = tokenizer_read(&tokenizer, path, own);
     diag_destroy(own);
-    return tokenizer;
+    return status == STATUS_OK ? tokenizer : NULL;
+}
+
+/* The same of a model: of one asset, which lies alone, or (NULL) of all of them. */
+static Tokenizer *read_own(const Model *model, const char *asset, Side side) {
+    Tokenizer *tokenizer = NULL;
+    Status status = STATUS_OK;
+    Diag *aside = diag_create();
+    if (asset)
+        status = tokenizer_read_asset(&tokenizer, model, asset, "", aside);
+    else if (side == SIDE_TARGET)
+        status = tokenizer_read_model_target(&tokenizer, model, "", aside);
+    if (status == STATUS_OK && !tokenizer)
+        status = tokenizer_read_model(&tokenizer, model, "", aside);
+    diag_destroy(aside);
+    return status == STATUS_OK ? tokenizer : NULL;
+}
+
+/* Whether two tokenizers are there and cut texts alike; frees them. */
+static bool cut_alike(Tokenizer *a, Tokenizer *b) {
+    const bool alike = a && b && tokenizer_cuts_alike(a, b);
+    tokenizer_destroy(a);
+    tokenizer_destroy(b);
+    return alike;
 }
 
 /* Whether two files are the same tokenizer. */
-static bool same_tokenizer(const char *a, const char *b) {
+static bool same_tokenizer(const char *a, const char *b, Side side) {
     if (!a || !b) return a == b;
-    if (strcmp(a, b) == 0) return true;
-    Tokenizer *one = read_tokenizer(a), *two = read_tokenizer(b);
-    const bool same = one && two && tokenizer_cuts_alike(one, two);
-    tokenizer_destroy(one);
-    tokenizer_destroy(two);
-    return same;
+    return strcmp(a, b) == 0 ||
+           cut_alike(read_tokenizer(a, side), read_tokenizer(b, side));
 }
 
 static bool has_tokenizer(const DataEntry *entry) {
@@ -99,8 +123,8 @@ static bool has_tokenizer(const DataEntry *entry) {
 }
 
 static bool same_tokenizers(const DataEntry *a, const DataEntry *b) {
-    return same_tokenizer(source_of(a), source_of(b)) &&
-           same_tokenizer(target_of(a), target_of(b));
+    return same_tokenizer(source_of(a), source_of(b), SIDE_SOURCE) &&
+           same_tokenizer(target_of(a), target_of(b), SIDE_TARGET);
 }
 
 /* Whether a data set's tokens are the model's. */
@@ -110,18 +134,14 @@ static bool tokens_fit(const Model *model, const DataEntry *entry) {
     return tokens->count <= graph_vocabulary(model->graph);
 }
 
-/* Whether the model, to which files were added, cuts texts as the file does. `asset`: the
- * file in it; NULL = all of them. */
-static bool cuts_alike(const Model *model, const char *asset, const char *path) {
-    Tokenizer *file = read_tokenizer(path), *own = NULL;
-    Diag *aside = diag_create();
-    const Status status = asset ? tokenizer_read_asset(&own, model, asset, "", aside)
-                                : tokenizer_read_model(&own, model, "", aside);
-    const bool alike = status == STATUS_OK && file && tokenizer_cuts_alike(own, file);
-    tokenizer_destroy(file);
-    if (status == STATUS_OK) tokenizer_destroy(own);
-    diag_destroy(aside);
-    return alike;
+/* Whether the model, to which files were added, cuts texts as the data set does: by two
+ * assets, or (NULL) by all of them. */
+static bool cuts_alike(const Model *model, const char *source, const char *target,
+                       const DataEntry *entry) {
+    return cut_alike(read_own(model, source, SIDE_SOURCE),
+                     read_tokenizer(source_of(entry), SIDE_SOURCE)) &&
+           cut_alike(read_own(model, target, SIDE_TARGET),
+                     read_tokenizer(target_of(entry), SIDE_TARGET));
 }
 
 /* Puts a model's assets into another one. */
@@ -147,21 +167,32 @@ static const char *add_pair(Model *model, Arena *arena, const DataEntry *entry,
     if (!source || !target) return "of two languages only a tokenizer.json can";
     assets_read_file(model, source, SOURCE_TOKENIZER, diag);
     assets_read_file(model, target, TARGET_TOKENIZER, diag);
-    return cuts_alike(model, SOURCE_TOKENIZER, source_of(entry)) &&
-                   cuts_alike(model, TARGET_TOKENIZER, target_of(entry))
+    return cuts_alike(model, SOURCE_TOKENIZER, TARGET_TOKENIZER, entry)
                ? NULL
                : "alone it would cut texts otherwise";
+}
+
+/* Whether the folder or file of the sources cuts the targets, too: it is named for both,
+ * or the target's is the one that lies in the folder beside the source's. */
+static bool is_for_both(const char *source, const char *target) {
+    Tokenizer *beside = NULL;
+    if (strcmp(source, target) == 0) return true;
+    Diag *aside = diag_create();
+    const Status status = tokenizer_read_target(&beside, source, aside);
+    diag_destroy(aside);
+    return status == STATUS_OK && cut_alike(beside, read_tokenizer(target, SIDE_TARGET));
 }
 
 /* Adds the files of a data set's tokenizer, or tokenizers, to the model, whose own ones
  * stay; returns why they do not go along, or NULL. */
 static const char *add_tokenizer(Model *model, const Session *session,
                                  const DataEntry *entry, Diag *diag) {
-    const char *source = source_of(entry), *target = target_of(entry);
-    if (strcmp(source, target) != 0) return add_pair(model, session->arena, entry, diag);
+    const char *source = source_of(entry);
+    if (!is_for_both(source, target_of(entry)))
+        return add_pair(model, session->arena, entry, diag);
     assets_read_tokenizer(model, source, diag);
     put_assets(model, session->model);
-    if (cuts_alike(model, NULL, source)) return NULL;
+    if (cuts_alike(model, NULL, NULL, entry)) return NULL;
     return "with the model's configuration and files it would cut texts otherwise";
 }
 

@@ -2,7 +2,8 @@
  * model came without and the data sets that its steps read have it:
  *   - the tokenizer of texts, of the tokens that the model's note names
  *     (io/formats/model_vocabulary.h) or, without a note, of no more than it can read; of
- *     sentence pairs that have two, source_tokenizer.json and target_tokenizer.json;
+ *     sentence pairs that have two, source_tokenizer.json and target_tokenizer.json, or
+ *     the files of a Marian folder;
  *   - how images are prepared, as a preprocessor_config.json;
  *   - the names of the classes, as many as the head has.
  * A tokenizer goes along where it cuts texts with the model as it did in the run. Data

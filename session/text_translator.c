@@ -81,6 +81,18 @@ static Status read_source(TextTranslator *t, const char *path, Diag *diag) {
     return tokenizer_read_model(&t->source, t->model, model_name(t), diag);
 }
 
+/* The target's; t->target stays NULL where the source's is that, too. */
+static Status read_target(TextTranslator *t, const char *path, const char *source,
+                          Diag *diag) {
+    const char *name = model_name(t);
+    if (!path && has_pair(t->model))
+        return tokenizer_read_asset(&t->target, t->model, TARGET_TOKENIZER, name, diag);
+    if (!path) return tokenizer_read_model_target(&t->target, t->model, name, diag);
+    TRY(tokenizer_read_target(&t->target, path, diag));
+    if (t->target || (source && strcmp(source, path) == 0)) return STATUS_OK;
+    return tokenizer_read(&t->target, path, diag);
+}
+
 static Status open_tokenizers(TextTranslator *t, Diag *diag) {
     const char *source, *target;
     TRY(find_tokenizers(t, &source, &target, diag));
@@ -88,12 +100,8 @@ static Status open_tokenizers(TextTranslator *t, Diag *diag) {
     TRY(vocabulary_check(t->model, "the model", vocabulary_of(t->source, t->model->arena),
                          "tokenizer of the source",
                          LOC_FILE(source ? source : model_name(t)), diag));
-    if (target && (!source || strcmp(source, target) != 0))
-        return tokenizer_read(&t->target, target, diag);
-    if (!source && has_pair(t->model))
-        return tokenizer_read_asset(&t->target, t->model, TARGET_TOKENIZER, model_name(t),
-                                    diag);
-    t->target = t->source;
+    TRY(read_target(t, target, source, diag));
+    if (!t->target) t->target = t->source;
     return STATUS_OK;
 }
 

@@ -21,11 +21,11 @@ typedef struct TextTranslatorOptions {
 typedef struct TextTranslator TextTranslator;
 
 /* Reads the tokenizers and packs the model's weights; the model must stay. Without a
- * target's tokenizer it is the source's; without both they are in the model, or beside
- * its file or in its folder `path` (NULL = it has none): source_tokenizer.json and
- * target_tokenizer.json, or one for both. To be closed. Fails with STATUS_USAGE where
- * there is none, STATUS_MODEL where model and tokenizers do not fit, STATUS_MEMORY, and
- * as tokenizer_read and translator_create. */
+ * target's tokenizer it is the source's, of a Marian folder its target.spm; without both
+ * they are in the model, or beside its file or in its folder `path` (NULL = it has none):
+ * source_tokenizer.json and target_tokenizer.json, or one for both. To be closed. Fails
+ * with STATUS_USAGE where there is none, STATUS_MODEL where model and tokenizers do not
+ * fit, STATUS_MEMORY, and as tokenizer_read and translator_create. */
 Status text_translator_open(TextTranslator **out, const Model *model, const char *path,
                             const TextTranslatorOptions *options, Diag *diag);
 void text_translator_close(TextTranslator *translator);

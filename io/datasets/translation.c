@@ -329,11 +329,10 @@ static Status tokenizers_fill(TranslationData *data, const TranslationOptions *o
                          "expected tokenizer, or source_tokenizer and target_tokenizer, "
                          "found all three");
     TRY(tokenizer_read(&data->source_tokenizer, source, diag));
-    data->target_tokenizer = data->source_tokenizer;
-    if (strcmp(source, target) != 0) {
-        data->target_tokenizer = NULL;
+    TRY(tokenizer_read_target(&data->target_tokenizer, target, diag));
+    if (!data->target_tokenizer && strcmp(source, target) != 0)
         TRY(tokenizer_read(&data->target_tokenizer, target, diag));
-    }
+    if (!data->target_tokenizer) data->target_tokenizer = data->source_tokenizer;
     data->translations.lowercase = tokenizer_lowercases(data->target_tokenizer);
     data->base.vocabulary = vocabulary_of(data->source_tokenizer, data->arena);
     return specials_fill(data, options, at, diag);
@@ -394,7 +393,9 @@ static const Field TRANSLATION_FIELDS[] = {
      .required = true,
      .help = "TSV, CSV or JSON Lines file"},
     F_STRING(TranslationOptions, tokenizer,
-             "of both languages: tokenizer.json, or a folder with one", .nullable = true),
+             "of both languages: tokenizer.json, or a folder with one; of Marian's the "
+             "target.spm cuts the target",
+             .nullable = true),
     F_STRING(TranslationOptions, source_tokenizer, "of the source, where they differ",
              .nullable = true),
     F_STRING(TranslationOptions, target_tokenizer, "of the target, where they differ",

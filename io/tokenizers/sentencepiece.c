@@ -7,7 +7,7 @@
 #include <string.h>
 
 const char *const PIECES_FILES[] = {"spiece.model", "sentencepiece.bpe.model",
-                                    "tokenizer.model", "source.spm", NULL};
+                                    "tokenizer.model", PIECES_SOURCE, NULL};
 
 /* --- protocol buffers --- */
 

@@ -1,6 +1,6 @@
 /* SentencePiece: its model files (`spiece.model`, `tokenizer.model`,
- * `sentencepiece.bpe.model`, `source.spm`), protocol buffers of the message ModelProto of
- * sentencepiece_model.proto (Kudo and Richardson 2018), read by hand.
+ * `sentencepiece.bpe.model`, `source.spm`, `target.spm`), protocol buffers of the message
+ * ModelProto of sentencepiece_model.proto (Kudo and Richardson 2018), read by hand.
  *
  * Only what makes tokens of texts is taken; fields that are not known are skipped. */
 #ifndef COMPRESS_IO_TOKENIZERS_SENTENCEPIECE_H
@@ -12,6 +12,10 @@
 /* Names of these files in Hugging Face's folders, ended by NULL; where several lie
  * there, the first counts. */
 extern const char *const PIECES_FILES[];
+
+/* Marian's two: of the texts that it translates, and of what it writes. */
+#define PIECES_SOURCE "source.spm"
+#define PIECES_TARGET "target.spm"
 
 /* What a piece is, by its number in a file. */
 typedef enum PieceType {

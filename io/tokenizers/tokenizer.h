@@ -69,6 +69,11 @@ typedef struct Encoding {
  * that is damaged, missing or not supported. */
 Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag);
 
+/* Reads the tokenizer of translations where a folder that tokenizer_read takes the
+ * source.spm of, for the texts that are translated, has a target.spm for them (Marian).
+ * *out is NULL where tokenizer_read's own cuts both. Fails as that. */
+Status tokenizer_read_target(Tokenizer **out, const char *path, Diag *diag);
+
 /* Whether a tokenizer goes with a model: one of its assets is one. */
 bool tokenizer_of_model(const Model *model);
 
@@ -77,6 +82,11 @@ bool tokenizer_of_model(const Model *model);
  * STATUS_IO where the model has no tokenizer. */
 Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *name,
                             Diag *diag);
+
+/* The same for translations, as tokenizer_read_target; *out is NULL where
+ * tokenizer_read_model's own cuts both, or there is none. */
+Status tokenizer_read_model_target(Tokenizer **out, const Model *model, const char *name,
+                                   Diag *diag);
 
 /* Assets of a model that translates with a tokenizer for each language. */
 #define SOURCE_TOKENIZER "source_tokenizer.json"

@@ -6,18 +6,38 @@
 
 #include <string.h>
 
+static const char JSON[] = "tokenizer.json", TOKENS[] = "vocab.json";
+
+/* The first model of SentencePiece that lies in a folder; NULL = there is none. */
+static const char *find_pieces(const Folder *folder) {
+    for (const char *const *name = PIECES_FILES; *name; name++)
+        if (folder_has(folder, *name)) return *name;
+    return NULL;
+}
+
+static bool has_merges(const Folder *folder) {
+    return folder_has(folder, TOKENS) && folder_has(folder, "merges.txt");
+}
+
+/* The file that cuts translations where read_folder takes another one for the texts that
+ * are translated; NULL = the same cuts both. */
+static const char *find_target(const Folder *folder) {
+    if (folder_has(folder, JSON) || has_merges(folder)) return NULL;
+    const char *pieces = find_pieces(folder);
+    const bool apart = pieces && strcmp(pieces, PIECES_SOURCE) == 0;
+    return apart && folder_has(folder, PIECES_TARGET) ? PIECES_TARGET : NULL;
+}
+
 /* Reads from a folder: what lies in it decides. */
 static Status read_folder(Tokenizer *self, Arena *scratch, const Folder *folder,
                           Diag *diag) {
-    static const char JSON[] = "tokenizer.json", TOKENS[] = "vocab.json";
     static const char VOCAB[] = "vocab.txt";
+    const char *pieces = find_pieces(folder);
     if (folder_has(folder, JSON))
         return tokenizer_read_json(self, scratch, folder, JSON, diag);
-    if (folder_has(folder, TOKENS) && folder_has(folder, "merges.txt"))
+    if (has_merges(folder))
         return tokenizer_read_merges(self, scratch, folder, TOKENS, diag);
-    for (const char *const *name = PIECES_FILES; *name; name++)
-        if (folder_has(folder, *name))
-            return tokenizer_read_pieces(self, scratch, folder, *name, diag);
+    if (pieces) return tokenizer_read_pieces(self, scratch, folder, pieces, diag);
     if (folder_has(folder, TOKENS))
         return tokenizer_read_words(self, scratch, folder, TOKENS, diag);
     if (folder_has(folder, VOCAB))
@@ -64,6 +84,13 @@ Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag) {
     return status;
 }
 
+Status tokenizer_read_target(Tokenizer **out, const char *path, Diag *diag) {
+    const Folder folder = {.path = path};
+    const char *name = path_is_folder(path) ? find_target(&folder) : NULL;
+    *out = NULL;
+    return name ? read_any(out, &folder, name, diag) : STATUS_OK;
+}
+
 bool tokenizer_of_model(const Model *model) {
     bool found = model_asset(model, "tokenizer.json") ||
                  model_asset(model, "vocab.json") || model_asset(model, "vocab.txt");
@@ -72,19 +99,35 @@ bool tokenizer_of_model(const Model *model) {
     return found;
 }
 
-Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *name,
-                            Diag *diag) {
+/* The folder that a model came from: its assets and its configuration; in the arena. */
+static Folder folder_of_model(const Model *model, const char *name, Arena *arena) {
     Text config = {0};
     tree_print_json(&config, model->config, 0);
-    Arena *arena = arena_create();
     ModelAsset *files = ARENA_ARRAY(arena, ModelAsset, (size_t)model->asset_count + 1);
     for (int i = 0; i < model->asset_count; i++) files[i] = model->assets[i];
-    files[model->asset_count] = (ModelAsset){"config.json", config.data, config.length};
-    const Folder folder = {
-        .path = name, .files = files, .file_count = model->asset_count + 1};
+    files[model->asset_count] = (ModelAsset){
+        "config.json", arena_strndup(arena, config.data, config.length), config.length};
+    text_free(&config);
+    return (Folder){.path = name, .files = files, .file_count = model->asset_count + 1};
+}
+
+Status tokenizer_read_model(Tokenizer **out, const Model *model, const char *name,
+                            Diag *diag) {
+    Arena *arena = arena_create();
+    const Folder folder = folder_of_model(model, name, arena);
     const Status status = read_any(out, &folder, NULL, diag);
     arena_destroy(arena);
-    text_free(&config);
+    return status;
+}
+
+Status tokenizer_read_model_target(Tokenizer **out, const Model *model, const char *name,
+                                   Diag *diag) {
+    Arena *arena = arena_create();
+    const Folder folder = folder_of_model(model, name, arena);
+    const char *file = find_target(&folder);
+    *out = NULL;
+    const Status status = file ? read_any(out, &folder, file, diag) : STATUS_OK;
+    arena_destroy(arena);
     return status;
 }
 

@@ -158,6 +158,41 @@ static void marian(void **state) {
     bench_close(&bench);
 }
 
+/* What cuts translations is a target.spm beside the source.spm that is read. */
+static void marian_target(void **state) {
+    (void)state;
+    static const char VOCAB[] =
+        "{\"</s>\": 0, \"<unk>\": 1, \"▁\": 2, \"s\": 3, \"▁the\": 4, \"<pad>\": 5}";
+    static const char *const BEFORE[] = {"spiece.model", "merges.txt", "tokenizer.json"};
+    Bench bench = bench_open(NULL);
+    put_model(BYTES "tokenizer.model", "source.spm",
+              "{\"tokenizer_class\": \"MarianTokenizer\"}");
+    put_in("vocab.json", VOCAB, strlen(VOCAB));
+    assert_ok(tokenizer_read_target(&bench.tokenizer, folder, bench.diag), bench.diag);
+    assert_null(bench.tokenizer);
+    put_model(UNIGRAM "spiece.model", "target.spm",
+              "{\"tokenizer_class\": \"MarianTokenizer\"}");
+    assert_ok(tokenizer_read_target(&bench.tokenizer, folder, bench.diag), bench.diag);
+    check_ids(&bench, "the 時", "▁the ▁ <unk> </s>");
+    tokenizer_destroy(bench.tokenizer);
+    snprintf(path, sizeof path, "%s/source.spm", folder);
+    assert_ok(tokenizer_read_target(&bench.tokenizer, path, bench.diag), bench.diag);
+    assert_null(bench.tokenizer);
+    for (size_t i = 0; i < sizeof BEFORE / sizeof *BEFORE; i++) {
+        put_in(BEFORE[i], "x", 1);
+        assert_ok(tokenizer_read_target(&bench.tokenizer, folder, bench.diag),
+                  bench.diag);
+        assert_null(bench.tokenizer);
+        snprintf(path, sizeof path, "%s/%s", folder, BEFORE[i]);
+        unlink(path);
+    }
+    put_in("target.spm", "x", 1);
+    expect_error(bench.diag, tokenizer_read_target(&bench.tokenizer, folder, bench.diag),
+                 STATUS_FORMAT, "target.spm: error: expected a model of SentencePiece");
+    assert_null(bench.tokenizer);
+    bench_close(&bench);
+}
+
 /* --- damaged and unknown --- */
 
 static void bad_configs(void **state) {
@@ -317,6 +352,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(xlm_roberta, enter, leave),
         cmocka_unit_test_setup_teardown(llama, enter, leave),
         cmocka_unit_test_setup_teardown(marian, enter, leave),
+        cmocka_unit_test_setup_teardown(marian_target, enter, leave),
         cmocka_unit_test_setup_teardown(bad_configs, enter, leave),
         cmocka_unit_test_setup_teardown(bad_files, enter, leave),
         cmocka_unit_test_setup_teardown(mutations, enter, leave),
