@@ -133,7 +133,8 @@ static Status open_data(Measuring *m, Diag *diag) {
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "--stride: expected none with --last-word");
     if (o->last_word)
-        return last_words_open(&m->data, o->text, m->tokenizer, out->length, diag);
+        return last_words_open(&m->data, o->text, m->tokenizer, out->length, "--length",
+                               diag);
     TRY(choose_stride(m, diag));
     TRY(read_tokens(m, diag));
     m->data = text_windows_create(o->text, m->tokens, out->tokens + (out->first >= 0),

@@ -25,6 +25,7 @@ typedef struct ChoiceOptions {
     int table; /* TableFormat */
     int64_t max_length, limit, offset;
     bool endings;
+    const char *length_name; /* of max_length, in messages */
 } ChoiceOptions;
 
 enum { COLUMN_IDS, COLUMN_MASK, COLUMN_TYPES, COLUMN_PLACE, COLUMN_LABEL, COLUMNS };
@@ -372,7 +373,7 @@ static Status add_rows(Choosing *c, Loc at) {
     }
     data->base.max_tokens = data->samples.longest - data->endings;
     if (c->cut > 0)
-        diag_warn(c->diag, at, "max_length",
+        diag_warn(c->diag, at, o->length_name,
                   "%" PRId64 " of %" PRId64 " texts are longer and lost their beginnings",
                   c->cut, data->base.count);
     text_samples_warn_cut(&data->samples, data->base.count, o->max_length, o->path, at,
@@ -502,20 +503,27 @@ static const Field ENDINGS_FIELDS[] = {
           "most tokens of a text with an ending; what is before them is cut"),
     F_END};
 
-static const ChoiceOptions CHOICES_DEFAULTS = {
-    .context = "context", .label = "label", .separator = " ", .max_length = 128};
+static const ChoiceOptions CHOICES_DEFAULTS = {.context = "context",
+                                               .label = "label",
+                                               .separator = " ",
+                                               .max_length = 128,
+                                               .length_name = "max_length"};
 
-static const ChoiceOptions ENDINGS_DEFAULTS = {
-    .context = "context", .label = "label", .separator = " ", .max_length = 1024};
+static const ChoiceOptions ENDINGS_DEFAULTS = {.context = "context",
+                                               .label = "label",
+                                               .separator = " ",
+                                               .max_length = 1024,
+                                               .length_name = "max_length"};
 
 Status last_words_open(Batches **out, const char *path, const Tokenizer *tokenizer,
-                       int64_t max_length, Diag *diag) {
+                       int64_t max_length, const char *length_name, Diag *diag) {
     const char *dot = strrchr(path, '.');
     const bool json = dot && (strcmp(dot, ".jsonl") == 0 || strcmp(dot, ".ndjson") == 0);
     ChoiceOptions options = ENDINGS_DEFAULTS;
     options.path = path;
     options.endings = true;
     options.max_length = max_length;
+    options.length_name = length_name;
     options.table = json ? TABLE_JSONL : TABLE_LINES;
     options.context = "text";
     Diag *own = diag_create();
