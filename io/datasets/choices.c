@@ -378,6 +378,8 @@ static Status add_rows(Choosing *c, Loc at) {
                   c->cut, data->base.count);
     text_samples_warn_cut(&data->samples, data->base.count, o->max_length, o->path, at,
                           c->diag);
+    text_samples_warn_unknown(&data->samples, data->base.count, c->tokenizer,
+                              o->tokenizer, o->path, at, c->diag);
     if (data->endings) return STATUS_OK; /* nothing behind a token changes it */
     return text_samples_check_padding(&data->samples, data->base.count, data->pad,
                                       o->tokenizer, at, c->diag);

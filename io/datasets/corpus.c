@@ -3,6 +3,7 @@
  * of the corpus, and becomes tokens when it is fetched. */
 #include "io/datasets/corpus_text.h"
 #include "io/datasets/dataset.h"
+#include "io/datasets/unknown_tokens.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/unicode.h"
 
@@ -139,8 +140,10 @@ static void corpus_destroy(Batches *self) {
 
 /* ---- opening ---- */
 
-/* Bytes and characters of a token at some places of the corpus. */
-static Status probe(CorpusData *data, const char *path, Diag *diag) {
+/* Bytes and characters of a token at some places of the corpus, and how many of these
+ * tokens are unknown. */
+static Status probe(CorpusData *data, const char *path, UnknownTokens *unknown,
+                    Diag *diag) {
     const int64_t all = corpus_text_bytes(data->text);
     CorpusReader reader = {.data = data};
     int64_t bytes = 0, characters = 0, tokens = 0;
@@ -163,6 +166,8 @@ static Status probe(CorpusData *data, const char *path, Diag *diag) {
         bytes += (int64_t)piece.text.length;
         characters += (int64_t)(text_characters(piece.text) - reader.encoding.skipped);
         tokens += (int64_t)reader.encoding.length;
+        for (size_t t = 0; t < reader.encoding.length; t++)
+            unknown_tokens_see(unknown, reader.encoding.ids[t]);
     }
     reader_free(&reader);
     TRY(status);
@@ -195,13 +200,16 @@ static Status corpus_fill(CorpusData *data, const CorpusOptions *options, Loc at
                                .field = options->field,
                                .separator = options->separator,
                                .skip_damaged = options->on_error == ERROR_SKIP};
+    UnknownTokens unknown;
     if (!(options->from < options->to))
         return diag_fail(diag, STATUS_RECIPE, at, "from",
                          "expected from < to, found from %g and to %g", options->from,
                          options->to);
     TRY(open_tokenizer(data, options, at, diag));
     TRY(corpus_text_open(&data->text, options->path, &rules, diag));
-    TRY(probe(data, options->path, diag));
+    unknown_tokens_start(&unknown, data->tokenizer);
+    TRY(probe(data, options->path, &unknown, diag));
+    unknown_tokens_warn(&unknown, data->base.name, options->tokenizer, at, diag);
     data->bytes = options->bytes;
     if (data->bytes == 0)
         data->bytes = (int64_t)ceil((double)data->length * data->token_bytes);

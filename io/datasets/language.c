@@ -1,6 +1,7 @@
 /* Language data sets: a text as one stream of tokens, cut into windows of equal length,
  * each with the token after every one of its tokens, for causal language models. */
 #include "io/datasets/dataset.h"
+#include "io/datasets/unknown_tokens.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/token_stream.h"
 
@@ -94,6 +95,15 @@ static Status windows_fill(LanguageData *data, const LanguageOptions *options, L
                          options->path, at, diag);
 }
 
+static void warn_unknown(const LanguageData *data, const LanguageOptions *options,
+                         const Tokenizer *tokenizer, Loc at, Diag *diag) {
+    UnknownTokens unknown;
+    unknown_tokens_start(&unknown, tokenizer);
+    for (int64_t i = 0; i < data->stream.count; i++)
+        unknown_tokens_see(&unknown, data->stream.tokens[i]);
+    unknown_tokens_warn(&unknown, data->base.name, options->tokenizer, at, diag);
+}
+
 static Status stream_fill(LanguageData *data, const LanguageOptions *options, Loc at,
                           Diag *diag) {
     Tokenizer *tokenizer;
@@ -110,6 +120,7 @@ static Status stream_fill(LanguageData *data, const LanguageOptions *options, Lo
         BYTES_OF_BYTE * data->stream.text_bytes + BYTES_OF_TOKEN * data->stream.count;
     data->base.classes = tokenizer_size(tokenizer);
     data->base.vocabulary = vocabulary_of(tokenizer, data->arena);
+    if (status == STATUS_OK) warn_unknown(data, options, tokenizer, at, diag);
     tokenizer_destroy(tokenizer);
     return status;
 }

@@ -14,6 +14,7 @@
  * place in the text, and the tokens of BERT and its relatives. */
 #include "io/datasets/dataset.h"
 #include "io/datasets/squad.h"
+#include "io/datasets/unknown_tokens.h"
 #include "io/files/json.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/unicode.h"
@@ -457,7 +458,18 @@ static Status use_tokenizer(SpanData *data, const SpanOptions *o,
         o->question_length + 4, o->max_length);
 }
 
+static void warn_unknown(const Reader *r) {
+    UnknownTokens unknown;
+    unknown_tokens_start(&unknown, r->tokenizer);
+    for (int64_t i = 0; i < r->data->text_count; i++)
+        for (int64_t t = 0; t < r->data->texts[i].count; t++)
+            unknown_tokens_see(&unknown, r->data->texts[i].ids[t]);
+    unknown_tokens_warn(&unknown, r->options->path, r->options->tokenizer, r->at,
+                        r->diag);
+}
+
 static void warn_reading(const Reader *r) {
+    warn_unknown(r);
     if (r->other > 0)
         diag_warn(r->diag, r->at, "tokenizer",
                   "%" PRId64 " of %" PRId64

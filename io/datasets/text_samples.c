@@ -2,6 +2,7 @@
 #include "io/datasets/text_samples.h"
 
 #include "io/datasets/class_names.h"
+#include "io/datasets/unknown_tokens.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -55,6 +56,16 @@ void text_samples_warn_cut(const TextSamples *samples, int64_t count, int64_t ma
                   "%s: %" PRId64 " of %" PRId64 " texts have more than %" PRId64
                   " tokens and are cut",
                   name, samples->cut, count, max_length);
+}
+
+void text_samples_warn_unknown(const TextSamples *samples, int64_t count,
+                               const Tokenizer *tokenizer, const char *path,
+                               const char *name, Loc at, Diag *diag) {
+    UnknownTokens unknown;
+    unknown_tokens_start(&unknown, tokenizer);
+    for (int64_t i = 0; i < samples->start[count]; i++)
+        unknown_tokens_see(&unknown, text_token_id(samples->tokens[i]));
+    unknown_tokens_warn(&unknown, name, path, at, diag);
 }
 
 /* Encodes one sample of a row. */

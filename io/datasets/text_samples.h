@@ -65,6 +65,12 @@ Status text_samples_add(TextSamples *out, int64_t sample, const Encoding *encodi
 void text_samples_warn_cut(const TextSamples *samples, int64_t count, int64_t max_length,
                            const char *name, Loc at, Diag *diag);
 
+/* Warns at `tokenizer`, which is at `path`, of a data set that many tokens of `count`
+ * samples are unknown (io/datasets/unknown_tokens.h). */
+void text_samples_warn_unknown(const TextSamples *samples, int64_t count,
+                               const Tokenizer *tokenizer, const char *path,
+                               const char *name, Loc at, Diag *diag);
+
 /* Writes a sample as rows of `tokens` places each, `pad` behind its end, where mask and
  * types are 0. */
 void text_samples_write(const TextSamples *samples, int64_t sample, int64_t tokens,

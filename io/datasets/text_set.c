@@ -294,6 +294,8 @@ static Status table_fill(TextData *data, const TextOptions *options, const Table
     TRY(samples_fill(data, options, &rows, tokenizer, at, diag));
     text_samples_warn_cut(&data->samples, data->base.count, options->max_length,
                           data->base.name, at, diag);
+    text_samples_warn_unknown(&data->samples, data->base.count, tokenizer,
+                              options->tokenizer, data->base.name, at, diag);
     data->pad = tokenizer_specials(tokenizer)->pad;
     data->base.max_tokens = data->samples.longest;
     TRY(text_samples_check_padding(&data->samples, data->base.count, data->pad,

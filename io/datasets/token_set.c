@@ -193,6 +193,8 @@ static Status words_fill(TokenData *data, const TokenOptions *options,
                   "%s: %" PRId64 " of %" PRId64 " sentences have more than %" PRId64
                   " tokens and are cut: %" PRId64 " words are left out",
                   base->name, cut.sentences, base->count, options->max_length, cut.words);
+    text_samples_warn_unknown(&data->samples, base->count, tokenizer, options->tokenizer,
+                              base->name, at, diag);
     data->pad = tokenizer_specials(tokenizer)->pad;
     base->max_tokens = data->samples.longest;
     base->column_count = labelled ? COLUMNS : COLUMN_LABELS;

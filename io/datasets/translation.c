@@ -7,6 +7,7 @@
  * for, source and target apart. */
 #include "io/datasets/data_table.h"
 #include "io/datasets/dataset.h"
+#include "io/datasets/unknown_tokens.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
 #include "io/tokenizers/unicode.h"
@@ -65,6 +66,14 @@ typedef struct TranslationData {
     size_t *reference_at;                           /* [pairs] */
     int32_t source_pad, target_pad;
 } TranslationData;
+
+static const char *source_path(const TranslationOptions *options) {
+    return options->source_tokenizer ? options->source_tokenizer : options->tokenizer;
+}
+
+static const char *target_path(const TranslationOptions *options) {
+    return options->target_tokenizer ? options->target_tokenizer : options->tokenizer;
+}
 
 /* --- fetching --- */
 
@@ -259,6 +268,20 @@ static Status read_pair(PairReading *r, int64_t row, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Warns of sources, or of targets, with many unknown tokens. */
+static void warn_unknown(const PairReading *r, const Sequences *s,
+                         const Tokenizer *tokenizer, const char *path, const char *what,
+                         Loc at, Diag *diag) {
+    const Batches *base = &r->data->base;
+    UnknownTokens unknown;
+    unknown_tokens_start(&unknown, tokenizer);
+    for (int64_t i = 0; i < s->start[base->count]; i++)
+        unknown_tokens_see(&unknown, s->ids[i]);
+    unknown_tokens_warn(&unknown,
+                        arena_printf(r->data->arena, "%s in %s", what, base->name), path,
+                        at, diag);
+}
+
 static Status read_pairs(PairReading *r, Loc at, Diag *diag) {
     int64_t rows;
     TranslationData *data = r->data;
@@ -281,6 +304,10 @@ static Status read_pairs(PairReading *r, Loc at, Diag *diag) {
                          "expected pairs of at most %" PRId64 " and %" PRId64
                          " tokens, %s has none",
                          options->max_source, options->max_target, options->path);
+    warn_unknown(r, &data->source, data->source_tokenizer, source_path(options),
+                 "the sources", at, diag);
+    warn_unknown(r, &data->target, data->target_tokenizer, target_path(options),
+                 "the targets", at, diag);
     if (r->cut > 0)
         diag_warn(diag, at, "too_long",
                   "%s: %" PRId64 " of %" PRId64 " pairs have more than %" PRId64
@@ -318,13 +345,11 @@ static Status specials_fill(TranslationData *data, const TranslationOptions *opt
 
 static Status tokenizers_fill(TranslationData *data, const TranslationOptions *options,
                               Loc at, Diag *diag) {
-    const char *both = options->tokenizer;
-    const char *source = options->source_tokenizer ? options->source_tokenizer : both;
-    const char *target = options->target_tokenizer ? options->target_tokenizer : both;
+    const char *source = source_path(options), *target = target_path(options);
     if (!source || !target)
         return diag_fail(diag, STATUS_RECIPE, at, "tokenizer",
                          "expected tokenizer, or source_tokenizer and target_tokenizer");
-    if (both && options->source_tokenizer && options->target_tokenizer)
+    if (options->tokenizer && options->source_tokenizer && options->target_tokenizer)
         return diag_fail(diag, STATUS_RECIPE, at, "tokenizer",
                          "expected tokenizer, or source_tokenizer and target_tokenizer, "
                          "found all three");
