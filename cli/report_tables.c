@@ -197,6 +197,9 @@ static MetricPoint metric_point(const RunReport *report, int index, const char *
     MetricPoint point = {.value = NAN, .samples = NAN};
     metric_of(report, index, data, key, &point.value);
     tree_number(tree_get(result->record, "samples"), &point.samples);
+    if (!isnan(point.value))
+        point.how =
+            metric_how(report->arena, key, report->steps[index].step->source.options);
     point.input_size =
         a->parameters == b->parameters && a->bytes == b->bytes && a->flops == b->flops;
     point.changes = !(report->steps[index].step->pass->flags & PASS_MEASURES);
@@ -225,8 +228,8 @@ static void metric_row(const RunReport *report, TextTable *table, int first,
         table_add(table, "%s (%s)", key, data);
     add_metric(table, "%.4f", change.before);
     add_metric(table, "%.4f", change.after);
-    if (change.other_samples)
-        table_add(table, "other samples");
+    if (change.unlike)
+        table_add(table, "%s", change.unlike);
     else
         add_metric(table, "%+.4f", change.change);
 }

@@ -31,6 +31,22 @@ static Status fail_against(const Evaluation *e, const char *found, Diag *diag) {
     return STATUS_RECIPE;
 }
 
+/* BLEU is compared with one of translations that were made and compared alike. */
+static Status check_bleu(const Evaluation *e, const Tree *options, Diag *diag) {
+    Arena *arena = e->ctx->arena;
+    const Tree *decode = tree_get_nonnull(options, "decode");
+    if (!decode && !tree_is_string(tree_get(options, "metric"), "bleu"))
+        return fail_against(e, "one without bleu", diag);
+    const char *there = evaluate_decode_text(decode, arena);
+    const char *here = evaluate_decode_text(e->options->decode, arena);
+    if (strcmp(there, here) == 0) return STATUS_OK;
+    option_fail(&e->ctx->source, e->options->against ? "against" : "max_drop",
+                STATUS_RECIPE, diag,
+                "expected a bleu of the same `decode`, %s, found one of %s", here, there);
+    diag_hint(diag, "give both steps the same `decode`, or name another with `against`");
+    return STATUS_RECIPE;
+}
+
 Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag) {
     const EvaluateOptions *o = e->options;
     if (o->max_drop < 0) return STATUS_OK;
@@ -43,10 +59,7 @@ Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag) {
     if (!step) return fail_against(e, "none", diag);
     if (!is_same_data(e, step))
         return fail_against(e, "one of another pass or data set", diag);
-    const Tree *options = tree_get(step, "options");
-    if (strcmp(metric, "bleu") == 0 && !tree_get_nonnull(options, "decode") &&
-        !tree_is_string(tree_get(options, "metric"), metric))
-        return fail_against(e, "one without bleu", diag);
+    if (strcmp(metric, "bleu") == 0) TRY(check_bleu(e, tree_get(step, "options"), diag));
     step_uses_record(e->ctx, index);
     e->against = tree_get(step, "record");
     e->against_name = o->against ? arena_printf(e->ctx->arena, "\"%s\"", o->against)

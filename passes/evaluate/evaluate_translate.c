@@ -30,6 +30,20 @@ Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
     return fields_bind(FIELDS, decode, keys, arena, STATUS_RECIPE, diag);
 }
 
+const char *evaluate_decode_text(const Tree *decode, Arena *arena) {
+    DecodeKeys keys;
+    Text text = {0};
+    Diag *aside = diag_create();
+    if (evaluate_decode_keys(&keys, decode, arena, aside) == STATUS_OK)
+        fields_print(&text, FIELDS, &keys, NULL);
+    else
+        tree_print_json(&text, decode, 0);
+    const char *copy = arena_strndup(arena, text.data, text.length);
+    diag_destroy(aside);
+    text_free(&text);
+    return copy;
+}
+
 /* ---- the model ---- */
 
 Status evaluate_check_translation(Evaluation *e, Diag *diag) {

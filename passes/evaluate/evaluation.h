@@ -130,14 +130,18 @@ Status evaluation_check_finite(const Evaluation *e, int64_t sample, const float 
 Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
                             Diag *diag);
 
+/* The option `decode` (NULL = defaults) with what it leaves out, as one line in the
+ * arena: equal where translations are made and compared alike. */
+const char *evaluate_decode_text(const Tree *decode, Arena *arena);
+
 /* Checks that the model can translate; planning checks no more. Then translates the
  * sources of the data set and fills e->bleu and the step's record. */
 Status evaluate_check_translation(Evaluation *e, Diag *diag);
 Status evaluate_translations(Evaluation *e, Diag *diag);
 
 /* Finds the step that max_drop is about among those that ran before, if the option is
- * given. The same when planning. Fails with STATUS_RECIPE: there is none, or it is no
- * evaluation on the same data. */
+ * given. The same when planning. Fails with STATUS_RECIPE: there is none, it is no
+ * evaluation on the same data, or has another bleu: none, or of another `decode`. */
 Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag);
 
 /* Holds `value` of the metric against that step's: records `reference` and `drop`. Fails

@@ -57,7 +57,7 @@ bool run_measures_several(const Run *run) {
 }
 
 /* What a step has to do with a kind on a data set. */
-static MetricPoint metric_point(const Run *run, const RunStep *step,
+static MetricPoint metric_point(const Run *run, const RunStep *step, Arena *arena,
                                 const RunMetricKind *kind, const char *data) {
     const RunSize *a = &run->before, *b = &step->size;
     const char *own = NULL;
@@ -65,6 +65,8 @@ static MetricPoint metric_point(const Run *run, const RunStep *step,
     const bool measured = !isnan(value) && strcmp(own, data) == 0;
     return (MetricPoint){.value = measured ? value : (double)NAN,
                          .samples = run_number(step->record, "samples"),
+                         .how = measured ? metric_how(arena, kind->key, step->options)
+                                         : NULL,
                          .input_size = a->parameters == b->parameters &&
                                        a->bytes == b->bytes && a->flops == b->flops,
                          .changes = !step->measures};
@@ -74,7 +76,7 @@ static MetricChange find_change(const Run *run, Arena *arena, const RunMetricKin
                                 const char *data) {
     MetricPoint *points = ARENA_ARRAY(arena, MetricPoint, (size_t)run->count);
     for (int i = 0; i < run->count; i++)
-        points[i] = metric_point(run, &run->steps[i], kind, data);
+        points[i] = metric_point(run, &run->steps[i], arena, kind, data);
     return metric_change(points, run->count);
 }
 

@@ -42,7 +42,7 @@ const char *summary_metric(Arena *arena, const RunMetricKind *kind, double value
 const char *summary_delta(Arena *arena, const RunMetricKind *kind,
                           const MetricChange *change) {
     const double delta = change->change;
-    if (change->other_samples) return "other samples";
+    if (change->unlike) return change->unlike;
     if (isnan(delta)) return "";
     const char *sign = delta < 0 ? MINUS : "+";
     if (fabs(delta) >= 1e6) return arena_printf(arena, "%s%.4g", sign, fabs(delta));

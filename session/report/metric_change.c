@@ -1,7 +1,21 @@
 /* Before and after: see metric_change.h. */
 #include "session/report/metric_change.h"
 
+#include "passes/evaluate/evaluation.h"
+
 #include <math.h>
+#include <string.h>
+
+const char *metric_how(Arena *arena, const char *key, const Tree *options) {
+    if (strcmp(key, "bleu") != 0) return NULL;
+    return evaluate_decode_text(tree_get_nonnull(options, "decode"), arena);
+}
+
+/* Why two measurements are not subtracted; NULL = they may be. */
+static const char *unlike(const MetricPoint *a, const MetricPoint *b) {
+    if (a->samples != b->samples) return "other samples";
+    return a->how && b->how && strcmp(a->how, b->how) != 0 ? "other decode" : NULL;
+}
 
 MetricChange metric_change(const MetricPoint *points, int count) {
     MetricChange found = {.before = NAN, .after = NAN, .change = NAN};
@@ -22,7 +36,7 @@ MetricChange metric_change(const MetricPoint *points, int count) {
     if (after >= 0) found.after = points[after].value;
     if (after >= 0 && changed) found.step = after + 1;
     if (before < 0 || after < 0) return found;
-    found.other_samples = points[before].samples != points[after].samples;
-    if (!found.other_samples) found.change = found.after - found.before;
+    found.unlike = unlike(&points[before], &points[after]);
+    if (!found.unlike) found.change = found.after - found.before;
     return found;
 }
