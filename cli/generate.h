@@ -18,14 +18,17 @@ bool generate_asks_samples(const Flags *flags);
 Status generate_samples(const Cli *cli, const Model *model, Diag *diag);
 
 /* Translates --prompt, and prints the translation, or the lines of --prompts, and writes
- * them to --output or prints them: JSON Lines, or in a .txt a line each. Fails with
+ * them to --output or prints them: JSON Lines, or in a .txt a line each, empty where that
+ * of --prompts is blank. Fails with
  * STATUS_USAGE, and as prompts_read and text_translator_open; STATUS_INTERRUPTED leaves
  * no file. */
 Status generate_translations(const Cli *cli, const Model *model, Diag *diag);
 
 /* The lines of --prompts, else --prompt or a text of no bytes; in the command line's
- * arena. Fails as prompts_read. */
-Status generate_prompts(Line **out, int64_t *count, const Cli *cli, Diag *diag);
+ * arena. *all: lines of the file, blank ones included; 0 without one. Fails as
+ * prompts_read. */
+Status generate_prompts(Line **out, int64_t *count, int64_t *all, const Cli *cli,
+                        Diag *diag);
 
 /* Where --output wants many texts: a path, or NULL for standard output; `plain`: as
  * texts, not JSON. Fails where they cannot be written there, or something would be lost

@@ -39,10 +39,12 @@ typedef struct Generation {
 
 /* ---- what the forms share ---- */
 
-Status generate_prompts(Line **out, int64_t *count, const Cli *cli, Diag *diag) {
+Status generate_prompts(Line **out, int64_t *count, int64_t *all, const Cli *cli,
+                        Diag *diag) {
     const char *prompt = cli->flags.prompt ? cli->flags.prompt : "";
     if (cli->flags.prompts)
-        return prompts_read(out, count, cli->arena, cli->flags.prompts, diag);
+        return prompts_read(out, count, all, cli->arena, cli->flags.prompts, diag);
+    *all = 0;
     *out = ARENA_NEW(cli->arena, Line);
     **out = (Line){{prompt, strlen(prompt)}, LOC_FILE("--prompt")};
     *count = 1;

@@ -61,7 +61,8 @@ typedef struct Batch {
 
 static Status open_prompts(Batch *b, Diag *diag) {
     Arena *arena = b->cli->arena;
-    TRY(generate_prompts(&b->texts, &b->count, b->cli, diag));
+    int64_t lines;
+    TRY(generate_prompts(&b->texts, &b->count, &lines, b->cli, diag));
     b->prompts = ARENA_ARRAY(arena, SamplePrompt, (size_t)b->count);
     for (int64_t i = 0; i < b->count; i++) {
         int32_t *tokens;
@@ -109,10 +110,13 @@ static void print_logs(Text *line, const Sample *sample) {
 static void print_json(const Batch *b, int64_t number, Sample *sample, SampleEnd why) {
     static const char *const WHY[] = {
         [SAMPLE_STOP] = "stop", [SAMPLE_END] = "end", [SAMPLE_LENGTH] = "length"};
-    const TextSpan *prompt = &b->texts[number / b->options.repeats].text;
+    const Line *from = &b->texts[number / b->options.repeats];
+    const TextSpan *prompt = &from->text;
     Text *line = &sample->line;
-    text_add(line, "{\"index\": %lld, \"seed\": %lld, \"prompt\": ", (long long)number,
-             (long long)(b->cli->flags.seed + number));
+    text_add(line, "{\"index\": %lld, ", (long long)number);
+    if (b->cli->flags.prompts) text_add(line, "\"line\": %d, ", from->at.line);
+    text_add(line,
+             "\"seed\": %lld, \"prompt\": ", (long long)(b->cli->flags.seed + number));
     add_string(line, prompt->text, prompt->length);
     text_add(line, ", \"text\": ");
     add_string(line, sample->text.made.data, sample->text.made.length);

@@ -16,9 +16,10 @@ typedef struct Translating {
     TextTranslator *translator;
     Line *texts;
     int64_t count, done;
-    OutFile *file; /* NULL = standard output */
-    bool alone;    /* the translation of --prompt, without JSON */
-    bool plain;    /* a line each, without JSON */
+    int64_t line, lines; /* of the file of prompts: behind, and there are; 0 = no file */
+    OutFile *file;       /* NULL = standard output */
+    bool alone;          /* the translation of --prompt, without JSON */
+    bool plain;          /* a line each, without JSON */
     Progress progress;
     int64_t read, made; /* tokens */
     double score;       /* of the last one */
@@ -57,7 +58,7 @@ static Status open_translations(Translating *t, Diag *diag) {
     TRY(check_flags(flags, diag));
     t->alone = flags->prompt && !flags->output;
     TRY(generate_output(&output, &t->plain, t->cli, diag));
-    TRY(generate_prompts(&t->texts, &t->count, t->cli, diag));
+    TRY(generate_prompts(&t->texts, &t->count, &t->lines, t->cli, diag));
     TRY(text_translator_open(&t->translator, t->model, t->cli->args[0], &options, diag));
     return output ? outfile_open(&t->file, NULL, output, diag) : STATUS_OK;
 }
@@ -72,11 +73,18 @@ static void print_line(const Translating *t, Text *line, int64_t number,
     }
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     tree_put_int(arena, map, "index", number);
+    if (t->lines > 0) tree_put_int(arena, map, "line", t->texts[number].at.line);
     tree_put_string(arena, map, "prompt",
                     arena_strndup(arena, prompt.text, prompt.length));
     translated_text_tell(map, made, arena);
     tree_print_json(line, map, 0);
     text_add(line, "\n");
+}
+
+/* An empty line for each that is blank in the file of prompts, up to line number `end`:
+ * lines without JSON stand where their sentences do. */
+static void print_blank(Translating *t, Text *lines, int64_t end) {
+    for (; t->plain && t->line < end; t->line++) text_add(lines, "\n");
 }
 
 /* The next texts, side by side. */
@@ -86,11 +94,14 @@ static Status translate_some(Translating *t, int64_t count, Arena *arena, Diag *
     TranslatedText *made = ARENA_ARRAY(arena, TranslatedText, (size_t)count);
     TRY(text_translator_run(t->translator, made, t->texts + t->done, count, arena, diag));
     for (int64_t i = 0; i < count; i++) {
+        print_blank(t, &lines, t->texts[t->done + i].at.line - 1);
         print_line(t, &lines, t->done + i, &made[i], arena);
+        t->line++;
         t->read += made[i].read;
         t->made += made[i].made;
         t->score = made[i].score;
     }
+    if (t->done + count == t->count) print_blank(t, &lines, t->lines);
     if (t->file)
         status = outfile_write(t->file, lines.data, lines.length, diag);
     else

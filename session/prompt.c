@@ -22,12 +22,13 @@ static Status read_json_line(Line *prompt, Arena *arena, Diag *diag) {
     return STATUS_OK;
 }
 
-Status prompts_read(Line **out, int64_t *count, Arena *arena, const char *path,
-                    Diag *diag) {
+Status prompts_read(Line **out, int64_t *count, int64_t *all, Arena *arena,
+                    const char *path, Diag *diag) {
     const bool json = text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson");
-    int lines;
-    TRY(lines_read(out, &lines, arena, path, PROMPTS_BYTES_MAX, diag));
+    int lines, in_file;
+    TRY(lines_read(out, &lines, &in_file, arena, path, PROMPTS_BYTES_MAX, diag));
     *count = lines;
+    *all = in_file;
     for (int i = 0; i < lines && json; i++) TRY(read_json_line(&(*out)[i], arena, diag));
     if (lines > 0) return STATUS_OK;
     return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,

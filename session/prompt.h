@@ -5,11 +5,12 @@
 #include "io/files/lines.h"
 #include "io/tokenizers/tokenizer.h"
 
-/* Prompts of a file, a line each; in a file whose name ends in .jsonl or .ndjson a map
- * with `prompt` each. In the arena, where `path` must be, too. Fails as lines_read, and
- * with STATUS_FORMAT at a line that is none, or where there are none. */
-Status prompts_read(Line **out, int64_t *count, Arena *arena, const char *path,
-                    Diag *diag);
+/* Prompts of a file, a line each, without blank lines, which *all counts as well; in a
+ * file whose name ends in .jsonl or .ndjson a map with `prompt` each. In the arena, where
+ * `path` must be, too. Fails as lines_read, and with STATUS_FORMAT at a line that is
+ * none, or where there are none. */
+Status prompts_read(Line **out, int64_t *count, int64_t *all, Arena *arena,
+                    const char *path, Diag *diag);
 
 /* A prompt as tokens, in the arena, behind the token that begins a text where the
  * tokenizer's template puts one there (tokenizer_begin); of no text that token alone,

@@ -42,7 +42,7 @@ static Status read_line(UserText *out, Arena *arena, const Line *line, Diag *dia
 Status user_texts_read(UserTexts *out, Arena *arena, const char *path, Diag *diag) {
     Line *lines;
     int count;
-    TRY(lines_read(&lines, &count, arena, path, JSONL_BYTES_MAX, diag));
+    TRY(lines_read(&lines, &count, NULL, arena, path, JSONL_BYTES_MAX, diag));
     *out = (UserTexts){.items = ARENA_ARRAY(arena, UserText, (size_t)count + 1)};
     for (; out->count < count; out->count++)
         TRY(read_line(&out->items[out->count], arena, &lines[out->count], diag));

@@ -13,8 +13,8 @@ static bool is_blank(TextSpan line) {
     return true;
 }
 
-Status lines_read(Line **out, int *count, Arena *arena, const char *path, size_t limit,
-                  Diag *diag) {
+Status lines_read(Line **out, int *count, int *all, Arena *arena, const char *path,
+                  size_t limit, Diag *diag) {
     char *text;
     size_t length, lines = 1;
     int number = 0;
@@ -33,5 +33,6 @@ Status lines_read(Line **out, int *count, Arena *arena, const char *path, size_t
         number++;
         if (!is_blank(line)) (*out)[(*count)++] = (Line){line, {path, number, 1}};
     }
+    if (all) *all = number;
     return STATUS_OK;
 }

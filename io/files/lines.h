@@ -13,10 +13,10 @@ typedef struct Line {
 } Line;
 
 /* Reads the lines of a file of at most `limit` bytes into the arena, where `path` must
- * be, too: those that hold more than blanks. A line ends in LF or CR LF; a mark of UTF-8
- * at the start of the file is left out. Fails as file_read
- * (io/files/file.h) and text_start_check do. */
-Status lines_read(Line **out, int *count, Arena *arena, const char *path, size_t limit,
-                  Diag *diag);
+ * be, too: those that hold more than blanks; the number of all of them in *all, where
+ * that is not NULL. A line ends in LF or CR LF; a mark of UTF-8 at the start of the file
+ * is left out. Fails as file_read (io/files/file.h) and text_start_check do. */
+Status lines_read(Line **out, int *count, int *all, Arena *arena, const char *path,
+                  size_t limit, Diag *diag);
 
 #endif
