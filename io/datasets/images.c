@@ -65,6 +65,22 @@ static Status classes_given(StringList *classes, Arena *arena,
     return status;
 }
 
+/* A class's folder without images, which may lie deeper. */
+static Status fail_empty(const ImageFolder *f, const char *folder,
+                         const char *const *names, int64_t count, Diag *diag) {
+    diag_fail(diag, STATUS_FORMAT, LOC_FILE(folder), NULL,
+              "expected PNG or JPEG files, found none");
+    for (int64_t i = 0; i < count; i++)
+        if (path_is_folder(path_join(f->arena, folder, names[i]))) {
+            diag_hint(diag,
+                      "images lie in the class's folder itself: folders in it, like "
+                      "'%.64s', are not read; `path` is the folder of the classes",
+                      names[i]);
+            break;
+        }
+    return STATUS_FORMAT;
+}
+
 /* Adds a class's files. */
 static Status add_class(ImageFolder *f, const char *path, const char *name, Diag *diag) {
     const int64_t label = class_names_find(&f->classes, name), before = f->files.count;
@@ -85,9 +101,7 @@ static Status add_class(ImageFolder *f, const char *path, const char *name, Diag
         if (!image_is_named(names[i])) continue;
         names_add(&f->files, path_join(f->arena, folder, names[i]));
     }
-    if (f->files.count == before)
-        return diag_fail(diag, STATUS_FORMAT, LOC_FILE(folder), NULL,
-                         "expected PNG or JPEG files, found none");
+    if (f->files.count == before) return fail_empty(f, folder, names, count, diag);
     f->labels = memory_grow(f->labels, (size_t)f->files.count, sizeof *f->labels);
     for (int64_t i = before; i < f->files.count; i++) f->labels[i] = (int32_t)label;
     return STATUS_OK;

@@ -298,6 +298,24 @@ static int64_t count_rows(const Binder *binder, const Binding *own, int64_t *fir
     return rows;
 }
 
+/* A tensor of another shape than `want`; of positions a changed size of images is why. */
+static Status fail_shape(const Binder *binder, const NamedTensor *source,
+                         const Tensor *want) {
+    const Tree *changed = binder->options->overrides;
+    const Tensor *found = &source->tensor;
+    char asked[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
+    diag_fail(binder->diag, STATUS_FORMAT, LOC_FILE(binder->checkpoint->path),
+              source->name, "the configuration asks for shape %s, found %s",
+              shape_text(asked, want->rank, want->dim),
+              shape_text(have, found->rank, found->dim));
+    if (strstr(source->name, "position") && (tree_get_nonnull(changed, "image_size") ||
+                                             tree_get_nonnull(changed, "patch_size")))
+        diag_hint(binder->diag,
+                  "positions are not interpolated: a model keeps the image_size and "
+                  "patch_size that it was trained with");
+    return STATUS_FORMAT;
+}
+
 static Status bind_storage(Binder *binder, Storage *storage) {
     Binding *binding = find_binding(binder, storage->name);
     if (!binding) return missing(binder, storage);
@@ -311,12 +329,7 @@ static Status bind_storage(Binder *binder, Storage *storage) {
         whole.dim[0] = count_rows(binder, binding, &first);
     else if (whole.rank > 0)
         whole.dim[whole.rank - 1] *= binding->parts;
-    char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
-    if (!shape_same(tensor, &whole))
-        return diag_fail(binder->diag, STATUS_FORMAT, at, name,
-                         "the configuration asks for shape %s, found %s",
-                         shape_text(want, whole.rank, whole.dim),
-                         shape_text(have, tensor->rank, tensor->dim));
+    if (!shape_same(tensor, &whole)) return fail_shape(binder, binding->source, &whole);
     if (tensor->dtype != DTYPE_F32 && tensor->dtype != DTYPE_F16 &&
         tensor->dtype != DTYPE_BF16)
         return diag_fail(binder->diag, STATUS_FORMAT, at, name,
