@@ -256,6 +256,7 @@ static Status read_preprocess(Preprocess *out, Arena *arena, const char *path,
 static Status read_image(float *out, const char *path, const Preprocess *preprocess,
                          const int64_t *dim, Diag *diag) {
     const ImageOptions options = {.color = dim[1] == 1 ? IMAGE_GRAY : IMAGE_RGB,
+                                  .background = preprocess->background,
                                   .pixels = IMAGE_PIXELS_MAX};
     Image file = {0}, image = {0};
     TRY(image_read(&file, path, &options, diag));

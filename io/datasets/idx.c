@@ -220,7 +220,7 @@ static void set_preparation(IdxData *data, const IdxOptions *options) {
         preprocess.mean[c] = list_value(&options->mean, channel, 0.0);
         preprocess.std[c] = list_value(&options->std, channel, 1.0);
     }
-    data->base.preparation = preprocess_text(data->arena, &preprocess);
+    data->base.preparation = preprocess_text(data->arena, &preprocess, data->channels);
 }
 
 static Status table_fill(IdxData *data, const IdxOptions *options, Loc at, Diag *diag) {

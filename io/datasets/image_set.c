@@ -84,6 +84,7 @@ Status image_keys_preprocess(Preprocess *out, const ImageKeys *keys, Arena *aren
     take_sizes(out, keys);
     if (keys->resample > 0) out->resample = keys->resample - 1;
     if (keys->rescale > 0) out->rescale = keys->rescale;
+    if (keys->background > 0) out->background = keys->background - 1;
     TRY(take_values(out->mean, &keys->mean, "mean", channels, at, diag));
     return take_values(out->std, &keys->std, "std", channels, at, diag);
 }
@@ -415,14 +416,15 @@ static Status set_fill(ImageSet *set, const ImageKeys *keys, Loc at, Diag *diag)
     set->augment = keys->changes;
     set->base.augments = set->augment.on;
     set->options.color = keys->color;
-    set->options.background = keys->background;
     set->options.pixels = IMAGE_PIXELS_MAX;
     TRY(image_keys_preprocess(&set->preprocess, keys, set->arena, at, diag));
+    set->options.background = set->preprocess.background;
     TRY(choose_samples(set, keys, at, diag));
     TRY(find_size(set, diag));
     if (set->augment.resized_crop.count > 0) set->view.size = view_size;
     fill_values(set);
-    set->base.preparation = preprocess_text(set->arena, &set->preprocess);
+    set->base.preparation =
+        preprocess_text(set->arena, &set->preprocess, set->view.channels);
     const bool keep = kept_bytes(set) <= (double)keys->memory * (1 << 20);
     if (keep && set->view.size)
         set->originals = memory_alloc((size_t)set->base.count, sizeof *set->originals);

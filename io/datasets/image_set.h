@@ -19,7 +19,8 @@ typedef struct ImageKeys {
     int resample; /* index into "preprocessor|bilinear|bicubic" */
     double rescale;
     RealList mean, std;
-    int color, background;
+    int color;
+    int background; /* index into "preprocessor|white|black" */
     int64_t memory, offset, limit;
     const Tree *augment;
     Augment changes; /* bound from `augment` */
@@ -45,8 +46,8 @@ typedef struct ImageKeys {
         F_REALS(ImageKeys, std, 1e-6, 1e6,                                               \
                 "values are then divided by it: one number, or one per channel"),        \
         F_CHOICE(ImageKeys, color, IMAGE_COLORS, "3 channels or 1"),                     \
-        F_CHOICE(ImageKeys, background, IMAGE_BACKGROUNDS,                               \
-                 "what transparent pixels lie on"),                                      \
+        F_CHOICE(ImageKeys, background, "preprocessor|" IMAGE_BACKGROUNDS,               \
+                 "what transparent pixels lie on; without a preprocessor: white"),       \
         F_INT(ImageKeys, memory, 0, 1 << 24,                                             \
               "MiB of decoded images to keep; larger sets are decoded anew each time"),  \
         F_INT(ImageKeys, offset, 0, 1e12, "leave out this many samples at the start"),   \

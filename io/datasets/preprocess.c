@@ -13,6 +13,27 @@
 /* Below this size ConvNeXT's processor crops after resizing. */
 #define CROP_PCT_SIDE 384
 
+/* Keys that change pixels in ways that are not followed here. */
+static const char *const NOT_FOLLOWED[] = {"do_align_long_axis",
+                                           "do_color_quantize",
+                                           "do_crop_margin",
+                                           "do_flip_channel_order",
+                                           "do_pad",
+                                           "do_thumbnail",
+                                           "include_top",
+                                           "offset",
+                                           "rescale_offset"};
+
+/* The other keys that begin with do_: those that are read, and those that leave the
+ * pixels of a classifier's pictures as they are. */
+static const char *const KNOWN[] = {"do_center_crop",   "do_convert_rgb", "do_normalize",
+                                    "do_reduce_labels", "do_rescale",     "do_resize"};
+
+enum {
+    NOT_FOLLOWED_COUNT = sizeof NOT_FOLLOWED / sizeof *NOT_FOLLOWED,
+    KNOWN_COUNT = sizeof KNOWN / sizeof *KNOWN
+};
+
 const Preprocess preprocess_default = {.rescale = 1 / 255.0, .std = {1, 1, 1}};
 
 /* ---- images ---- */
@@ -140,14 +161,21 @@ static Status read_triple(const ProcessorFile *c, const char *key, double least,
                           double out[3]) {
     const Tree *found = tree_get_nonnull(c->root, key);
     if (!found) return STATUS_OK;
-    const Tree *item = found->kind == TREE_LIST ? found->first : found;
-    const bool one = found->kind != TREE_LIST || found->count == 1;
-    bool fine = one || (found->kind == TREE_LIST && found->count == 3);
-    for (int i = 0; i < 3 && fine; i++) {
-        fine = item && tree_number(item, &out[i]) && out[i] >= least && out[i] <= 1e6;
-        if (!one && item) item = item->next;
+    const bool list = found->kind == TREE_LIST;
+    const Tree *item = list ? found->first : found;
+    if (list && found->count != 1 && found->count != 3)
+        return config_fail(c, key, "one number, or three", found);
+    for (int i = 0; i < 3; i++) {
+        if (!tree_number(item, &out[i]))
+            return config_fail(c, key, "one number, or three", item);
+        if (out[i] < least || out[i] > 1e6)
+            return config_fail(c, key,
+                               least > 0 ? "numbers from 1e-6 to 1e6"
+                                         : "numbers from -1e6 to 1e6",
+                               item);
+        if (list && found->count == 3) item = item->next;
     }
-    return fine ? STATUS_OK : config_fail(c, key, "one number, or three", found);
+    return STATUS_OK;
 }
 
 static Status read_filter(const ProcessorFile *c, Preprocess *out) {
@@ -186,6 +214,9 @@ static Status read_size(const ProcessorFile *c, Preprocess *out) {
         return config_fail(c, "crop_pct", "a number from 0.1 to 1", pct);
     out->resize = RESIZE_EXACT;
     if (!size) return STATUS_OK;
+    if (edge && tree_get_nonnull(size, "longest_edge"))
+        return config_fail(c, "size.longest_edge", "none beside shortest_edge",
+                           tree_get_nonnull(size, "longest_edge"));
     if (!edge && !(pct && size->kind == TREE_INT))
         return read_sides(c, "size", size, &out->rows, &out->cols);
     TRY(side_of(c, "size", edge ? edge : size, &out->rows));
@@ -208,11 +239,52 @@ static Status read_values(const ProcessorFile *c, Preprocess *out) {
     return read_triple(c, "image_std", 1e-6, out->std);
 }
 
+static Status read_background(const ProcessorFile *c, Preprocess *out) {
+    const Tree *found = tree_get_nonnull(c->root, "background");
+    const char *name = found && found->kind == TREE_STRING ? found->string : "";
+    if (!found) return STATUS_OK;
+    if (strcmp(name, "white") != 0 && strcmp(name, "black") != 0)
+        return config_fail(c, "background", "\"white\" or \"black\"", found);
+    out->background = strcmp(name, "black") == 0 ? IMAGE_BLACK : IMAGE_WHITE;
+    return STATUS_OK;
+}
+
+static bool is_one_of(const char *key, const char *const *names, int count) {
+    bool found = false;
+    for (int i = 0; i < count; i++) found = found || strcmp(key, names[i]) == 0;
+    return found;
+}
+
+/* Refuses what would change pixels, and warns of what may. */
+static Status check_keys(const ProcessorFile *c) {
+    for (int i = 0; i < NOT_FOLLOWED_COUNT; i++) {
+        bool on = false;
+        TRY(read_bool(c, NOT_FOLLOWED[i], &on));
+        if (on)
+            return config_fail(c, NOT_FOLLOWED[i],
+                               "false, as what it does to pixels is not done here",
+                               tree_get(c->root, NOT_FOLLOWED[i]));
+    }
+    for (const Tree *value = c->root->first; value; value = value->next) {
+        const char *key = value->key;
+        if (strncmp(key, "do_", 3) != 0 || value->kind == TREE_NULL ||
+            is_one_of(key, NOT_FOLLOWED, NOT_FOLLOWED_COUNT) ||
+            is_one_of(key, KNOWN, KNOWN_COUNT))
+            continue;
+        const char *near = name_nearest(key, KNOWN, KNOWN_COUNT);
+        diag_warn(c->diag, LOC_FILE(c->path), key,
+                  "not known here, and not followed%s%s%s",
+                  near ? ": did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    }
+    return STATUS_OK;
+}
+
 static Status read_config(Preprocess *out, const Tree *root, const char *path,
                           Diag *diag) {
     const ProcessorFile config = {root, path, diag};
     if (root->kind != TREE_MAP) return config_fail(&config, NULL, "a map", root);
     bool resize = true, crop = false;
+    TRY(check_keys(&config));
     *out = preprocess_default;
     out->rows = out->cols = 224;
     TRY(read_bool(&config, "do_resize", &resize));
@@ -225,6 +297,7 @@ static Status read_config(Preprocess *out, const Tree *root, const char *path,
         if (size)
             TRY(read_sides(&config, "crop_size", size, &out->crop_rows, &out->crop_cols));
     }
+    TRY(read_background(&config, out));
     return read_values(&config, out);
 }
 
@@ -251,9 +324,10 @@ static void put_sides(Arena *arena, Tree *map, const char *key, int64_t rows,
     tree_put_int(arena, sides, "width", cols);
 }
 
-static void put_triple(Arena *arena, Tree *map, const char *key, const double value[3]) {
+static void put_values(Arena *arena, Tree *map, const char *key, const double *value,
+                       int64_t count) {
     Tree *list = tree_put_list(arena, map, key);
-    for (int c = 0; c < 3; c++) tree_add_real(arena, list, value[c]);
+    for (int64_t c = 0; c < count; c++) tree_add_real(arena, list, value[c]);
 }
 
 static void put_size(Arena *arena, Tree *map, const Preprocess *p) {
@@ -269,7 +343,8 @@ static void put_size(Arena *arena, Tree *map, const Preprocess *p) {
     if (crop) put_sides(arena, map, "crop_size", p->crop_rows, p->crop_cols);
 }
 
-const char *preprocess_text(Arena *arena, const Preprocess *preprocess) {
+const char *preprocess_text(Arena *arena, const Preprocess *preprocess,
+                            int64_t channels) {
     Text text = {0};
     Tree *map = tree_new(arena, TREE_MAP, LOC_NONE);
     const char *class = preprocess->resize == RESIZE_SHORTEST ? "CLIPImageProcessor"
@@ -280,8 +355,11 @@ const char *preprocess_text(Arena *arena, const Preprocess *preprocess) {
     tree_put_bool(arena, map, "do_rescale", true);
     tree_put_real(arena, map, "rescale_factor", preprocess->rescale);
     tree_put_bool(arena, map, "do_normalize", true);
-    put_triple(arena, map, "image_mean", preprocess->mean);
-    put_triple(arena, map, "image_std", preprocess->std);
+    put_values(arena, map, "image_mean", preprocess->mean, channels);
+    put_values(arena, map, "image_std", preprocess->std, channels);
+    if (channels == 1) tree_put_bool(arena, map, "do_convert_rgb", false);
+    if (preprocess->background == IMAGE_BLACK)
+        tree_put_string(arena, map, "background", "black");
     tree_print_json(&text, map, 2);
     const char *copy = arena_strdup(arena, text.data);
     text_free(&text);

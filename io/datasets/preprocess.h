@@ -21,6 +21,7 @@ typedef struct Preprocess {
                                      smaller; 0 = no crop */
     double rescale;
     double mean[3], std[3];
+    int background; /* ImageBackground: what transparent pixels lie on */
 } Preprocess;
 
 /* No change of size, values in [0, 1]. */
@@ -30,8 +31,11 @@ extern const Preprocess preprocess_default;
  * sides, or the shorter one beside crop_pct; {height, width}; {shortest_edge}), resample
  * (2 bilinear, 3 bicubic), crop_pct (ConvNeXT: below 384 the shorter side becomes
  * size / crop_pct before a crop to size), do_center_crop, crop_size, do_rescale,
- * rescale_factor, do_normalize, image_mean, image_std. Keys that are left out have the
- * values of ViT's processor. Fails with STATUS_IO, STATUS_FORMAT. */
+ * rescale_factor, do_normalize, image_mean, image_std, and one key of our own, background
+ * ("white", "black"). Keys that are left out have the values of ViT's processor. Keys of
+ * other classes that would change pixels fail where they are true, unknown ones that
+ * begin with do_ are warned of; what else there is says nothing of pixels. Fails with
+ * STATUS_IO, STATUS_FORMAT. */
 Status preprocess_read(Preprocess *out, const char *path, Arena *arena, Diag *diag);
 
 /* The same of the text of such a file; `name` is for messages. */
@@ -39,8 +43,10 @@ Status preprocess_parse(Preprocess *out, const char *name, const char *text,
                         size_t length, Arena *arena, Diag *diag);
 
 /* A preprocessor_config.json, in the arena, of the first of Hugging Face's classes that
- * knows all of it; reading it gives the same. */
-const char *preprocess_text(Arena *arena, const Preprocess *preprocess);
+ * knows all of it, for images of so many channels; reading it gives the same. Of one
+ * channel there is one mean, as both transformers and transformers.js count them, and
+ * images stay grey (do_convert_rgb). A white background is not written. */
+const char *preprocess_text(Arena *arena, const Preprocess *preprocess, int64_t channels);
 
 /* Rows and columns that an image gets. False when they are too many. */
 bool preprocess_size(const Preprocess *preprocess, int64_t *rows, int64_t *cols);

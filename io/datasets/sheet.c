@@ -96,8 +96,10 @@ static bool fit_size(Sheets *s, const Image *sheet, const SheetOptions *options)
 }
 
 /* Reads the sheets and finds the size of their images. */
-static Status read_sheets(Sheets *s, const SheetOptions *options, Diag *diag) {
-    const ImageOptions as = {IMAGE_ANY, options->keys.background, SHEET_PIXELS_MAX};
+static Status read_sheets(Sheets *s, const SheetOptions *options, Loc at, Diag *diag) {
+    Preprocess how;
+    TRY(image_keys_preprocess(&how, &options->keys, s->arena, at, diag));
+    const ImageOptions as = {IMAGE_ANY, how.background, SHEET_PIXELS_MAX};
     for (int i = 0; i < options->images.count; i++) {
         s->paths[i] = arena_strdup(s->arena, options->images.items[i]);
         TRY(image_read(&s->sheets[i], s->paths[i], &as, diag));
@@ -172,7 +174,7 @@ static Status sheet_open(Batches **out, const void *opaque, Loc at, Diag *diag) 
     s->arena = arena;
     s->sheets = ARENA_ARRAY(arena, Image, files);
     s->paths = ARENA_ARRAY(arena, const char *, files);
-    Status status = read_sheets(s, options, diag);
+    Status status = read_sheets(s, options, at, diag);
     if (status == STATUS_OK) status = read_labels(s, options, diag);
     if (status != STATUS_OK) {
         sheets_destroy(s);

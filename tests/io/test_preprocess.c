@@ -1,5 +1,5 @@
 /* Resizing against Pillow, cropping and values, preprocessor_config.json. */
-#include "io/datasets/preprocess.h"
+#include "io/datasets/preprocess_compare.h"
 #include "tests/io/image_fixture.h"
 #include "tests/support/rounding.h"
 
@@ -214,8 +214,19 @@ static void test_bad_config(void **state) {
         {"{\"size\": {\"shortest_edge\": -1}}", "size"},
         {"{\"resample\": 1}", "expected 2 (bilinear) or 3 (bicubic), found integer 1"},
         {"{\"resample\": \"bilinear\"}", "resample"},
-        {"{\"image_std\": [1, 1]}", "image_std: expected one number, or three"},
-        {"{\"image_std\": 0}", "image_std"},
+        {"{\"image_std\": [1, 1]}",
+         "image_std: expected one number, or three, found list"},
+        {"{\"image_std\": 0}", "image_std: expected numbers from 1e-6 to 1e6, found"},
+        {"{\"image_std\": [0, 1, 1]}", "numbers from 1e-6 to 1e6, found integer 0"},
+        {"{\"image_mean\": [0, 1, 1e7]}", "numbers from -1e6 to 1e6, found"},
+        {"{\"do_flip_channel_order\": true}", "do_flip_channel_order: expected false"},
+        {"{\"rescale_offset\": true}", "rescale_offset: expected false"},
+        {"{\"do_pad\": true}", "do_pad: expected false"},
+        {"{\"do_thumbnail\": true}", "do_thumbnail: expected false"},
+        {"{\"do_pad\": 1}", "do_pad: expected true or false"},
+        {"{\"size\": {\"shortest_edge\": 8, \"longest_edge\": 9}}",
+         "size.longest_edge: expected none beside shortest_edge, found integer 9"},
+        {"{\"background\": \"red\"}", "background: expected \"white\" or \"black\""},
         {"{\"image_mean\": [\"a\", 1, 1]}", "image_mean"},
         {"{\"rescale_factor\": 0}", "rescale_factor"},
         {"{\"do_resize\": 1}", "do_resize: expected true or false"},
@@ -235,11 +246,128 @@ static void test_bad_config(void **state) {
     }
 }
 
+/* What is warned of, and what is not: keys that say nothing of pixels. */
+static void test_keys(void **state) {
+    (void)state;
+    static const char *const WARNED[][2] = {
+        {"{\"do_normalise\": false}",
+         "do_normalise: not known here, and not followed: did "
+         "you mean \"do_normalize\"?"},
+        {"{\"do_centre_crop\": true}", "did you mean \"do_center_crop\"?"},
+        {"{\"do_something_else\": true}", "do_something_else: not known here"},
+        {"{\"do_pad\": false, \"do_flip_channel_order\": null, \"do_convert_rgb\": true,"
+         " \"do_reduce_labels\": false, \"do_anything\": null, \"rescale_offset\": false,"
+         " \"image_processor_type\": \"ViTImageProcessor\", \"return_tensors\": null,"
+         " \"feature_extractor_type\": \"ViTFeatureExtractor\", \"data_format\": 1,"
+         " \"processor_class\": null, \"_valid_processor_keys\": [\"images\"],"
+         " \"pad_size\": null, \"input_data_format\": null, \"device\": null,"
+         " \"default_to_square\": true, \"disable_grouping\": null}",
+         NULL},
+    };
+    for (size_t i = 0; i < sizeof WARNED / sizeof *WARNED; i++) {
+        Bench bench = bench_open();
+        Preprocess p;
+        assert_ok(preprocess_parse(&p, "p", WARNED[i][0], strlen(WARNED[i][0]),
+                                   bench.arena, bench.diag),
+                  bench.diag);
+        assert_int_equal(diag_warning_count(bench.diag), WARNED[i][1] != NULL);
+        if (WARNED[i][1] && !strstr(message_of(&bench), WARNED[i][1]))
+            fail_msg("no '%s' in: %s", WARNED[i][1], message_of(&bench));
+        bench_close(&bench);
+    }
+}
+
+/* ---- writing ---- */
+
+static void expect_written(const Preprocess *p, int64_t channels, const char *part,
+                           bool found) {
+    Bench bench = bench_open();
+    Preprocess again;
+    const char *text = preprocess_text(bench.arena, p, channels);
+    if (!strstr(text, part) == found) fail_msg("'%s' in: %s", part, text);
+    assert_ok(preprocess_parse(&again, "p", text, strlen(text), bench.arena, bench.diag),
+              bench.diag);
+    assert_int_equal(diag_warning_count(bench.diag), 0);
+    assert_int_equal(again.background, p->background);
+    assert_true(again.mean[0] == p->mean[0] && again.std[0] == p->std[0]);
+    bench_close(&bench);
+}
+
+static void test_writing(void **state) {
+    (void)state;
+    Preprocess p = preprocess_default;
+    expect_written(&p, 3, "background", false);
+    expect_written(&p, 3, "\"image_mean\": [0.0, 0.0, 0.0]", true);
+    expect_written(&p, 3, "do_convert_rgb", false);
+    expect_written(&p, 1, "\"image_mean\": [0.0]", true);
+    expect_written(&p, 1, "\"do_convert_rgb\": false", true);
+    p.background = IMAGE_BLACK;
+    expect_written(&p, 3, "\"background\": \"black\"", true);
+}
+
+/* ---- comparing ---- */
+
+#define HALF "\"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]"
+
+/* Compares two files for images of 3 x 16 x 16; NULL = no difference. */
+static void expect_difference(const char *own, const char *other, bool drawn,
+                              const char *wanted) {
+    const PreparedImages images = {3, 16, 16, drawn};
+    Bench bench = bench_open();
+    Preprocess p, q;
+    assert_ok(preprocess_parse(&p, "p", own, strlen(own), bench.arena, bench.diag),
+              bench.diag);
+    assert_ok(preprocess_parse(&q, "q", other, strlen(other), bench.arena, bench.diag),
+              bench.diag);
+    const char *found = preprocess_difference(bench.arena, &p, &q, &images);
+    if (strcmp(found ? found : "none", wanted ? wanted : "none") != 0)
+        fail_msg("%s, %s: expected %s, found %s", own, other, wanted, found);
+    bench_close(&bench);
+}
+
+static void test_difference(void **state) {
+    (void)state;
+    static const char SQUARE[] = "{\"size\": 16, " HALF "}";
+    static const char CROPPED[] =
+        "{\"size\": {\"shortest_edge\": 18}, \"resample\": 3,"
+        " \"do_center_crop\": true, \"crop_size\": 16, " HALF "}";
+    static const char AS_IS[] = "{\"do_resize\": false, " HALF "}";
+    expect_difference(SQUARE, SQUARE, false, NULL);
+    expect_difference(SQUARE, CROPPED, false,
+                      "resize [16, 16] bilinear where that has resize [18] bicubic, "
+                      "center_crop [16, 16]");
+    expect_difference(SQUARE, CROPPED, true, NULL); /* as training draws them */
+    expect_difference(SQUARE, "{\"size\": 32, " HALF "}", true,
+                      "resize [16, 16] bilinear where that has resize [32, 32] bilinear");
+    expect_difference(AS_IS, SQUARE, false, NULL); /* they have that size */
+    expect_difference(SQUARE, AS_IS, false, NULL);
+    expect_difference(AS_IS, CROPPED, false,
+                      "no resize where that has resize [18] bicubic, center_crop [16, "
+                      "16]");
+    expect_difference(SQUARE,
+                      "{\"size\": 16, \"do_center_crop\": true, \"crop_size\": 16}",
+                      false, NULL);
+    /* the same numbers, said in bytes; rounded ones; other ones */
+    expect_difference("{\"size\": 16, \"rescale_factor\": 1, \"image_mean\": 127.5,"
+                      " \"image_std\": 127.5}",
+                      SQUARE, false, NULL);
+    expect_difference("{\"size\": 16, \"image_mean\": 0.5009}", SQUARE, false, NULL);
+    expect_difference("{\"size\": 16, \"image_mean\": [0.5, 0.6, 0.5]}", SQUARE, false,
+                      "mean [0.5, 0.6, 0.5], std 0.5 where that has mean 0.5, std 0.5");
+    expect_difference("{\"size\": 16, \"rescale_factor\": 1}", SQUARE, false,
+                      "rescale 1, mean 0.5, std 0.5 where that has rescale 0.00392157, "
+                      "mean 0.5, std 0.5");
+    expect_difference("{\"size\": 16, \"background\": \"black\"}", SQUARE, false,
+                      "background black where that has background white");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pillow), cmocka_unit_test(test_plane),
-        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_crop),
-        cmocka_unit_test(test_config), cmocka_unit_test(test_bad_config),
+        cmocka_unit_test(test_pillow),     cmocka_unit_test(test_plane),
+        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_crop),
+        cmocka_unit_test(test_config),     cmocka_unit_test(test_bad_config),
+        cmocka_unit_test(test_keys),       cmocka_unit_test(test_writing),
+        cmocka_unit_test(test_difference),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
