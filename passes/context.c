@@ -2,6 +2,7 @@
 #include "passes/context.h"
 
 #include "exec/run/feed.h"
+#include "passes/pass.h"
 #include "passes/run_memory.h"
 
 #include <stdlib.h>
@@ -130,6 +131,19 @@ Status step_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag)
                          path);
     *out = snapshot->model;
     return STATUS_OK;
+}
+
+Status step_check_teacher(PassContext *ctx, const char *path, const Model *teacher,
+                          const char *data, bool predictions, Diag *diag) {
+    Resources *resources = ctx->resources;
+    const TeacherUse use = {.data = data,
+                            .path = path,
+                            .model = ctx->model,
+                            .teacher = teacher,
+                            .predictions = predictions,
+                            .trains = ctx->pass->flags & PASS_TRAINS};
+    if (!resources->teacher) return STATUS_OK;
+    return resources->teacher(resources, &use, option_loc(&ctx->source, "teacher"), diag);
 }
 
 void resources_drop_snapshots(Resources *resources) {

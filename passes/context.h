@@ -10,6 +10,15 @@
 typedef struct Snapshot Snapshot;
 typedef struct DataRanges DataRanges;
 
+/* Another model that a step runs over its data set beside the one that it gets. */
+typedef struct TeacherUse {
+    const char *data; /* name of the data set */
+    const char *path; /* that the recipe gives the teacher; NULL = the input model */
+    const Model *model, *teacher;
+    bool predictions; /* both predict, and that is compared: their classes are the same */
+    bool trains;      /* the model learns from it */
+} TeacherUse;
+
 /* The data sets and models that the steps of a recipe may ask for. One value goes from
  * whoever runs the recipe to every pass; passes ask with the functions below. */
 typedef struct Resources Resources;
@@ -23,6 +32,9 @@ struct Resources {
      * pass; `shapes`: without weights. Borrowed, not to be changed. */
     Status (*model)(Resources *self, const char *path, bool shapes, Loc at, Model **out,
                     Diag *diag);
+    /* Checks a teacher against what is known of the model that learns from it and of the
+     * data set. NULL: nothing is known. */
+    Status (*teacher)(Resources *self, const TeacherUse *use, Loc at, Diag *diag);
     Arena *arena; /* lives as long as the data sets; NULL: nothing is kept about them */
 
     Snapshot *snapshots; /* of the run: see resources_drop_snapshots */
@@ -112,6 +124,13 @@ const char *snapshot_name(const char *model);
  * that a `snapshot` step kept, NULL for the input model. When planning it has no weights.
  * Fails as the reading of a model does. */
 Status step_teacher(PassContext *ctx, const char *path, Model **out, Diag *diag);
+
+/* Checks a model of step_teacher, `path` its name, that runs over data set `data` beside
+ * the step's model: the names and order of their classes where `predictions` are
+ * compared. Warns of images prepared otherwise than it wants them. Fails with
+ * STATUS_MODEL at the option's place. */
+Status step_check_teacher(PassContext *ctx, const char *path, const Model *teacher,
+                          const char *data, bool predictions, Diag *diag);
 
 /* Notes that what comes of the step depends on the record of step `index` of the run,
  * from 0, and on no other: whoever keeps what steps gave must know. */

@@ -81,6 +81,7 @@ typedef struct DataEntry {
                                    compared; NULL = only with the input model */
     bool started;               /* it was compared with that one */
     bool warned;                /* that the names of its classes tell no order */
+    bool compared_images;       /* its preparation, with the model's */
 } DataEntry;
 
 /* A model that a step asked for, by path. */
@@ -241,9 +242,17 @@ Status session_connect(Session *session, Diag *diag);
  * vocabulary is compared, once, with those of the input model, unless it was built, which
  * then takes it over, and of all other models read so far; where it names its classes,
  * they are compared with the model's head and with the names and order of its
- * configuration's id2label. Fails with STATUS_MODEL at `at`. */
+ * configuration's id2label. Warns, once, of images that it prepares otherwise than the
+ * model's preprocessor_config.json says. Fails with STATUS_MODEL at `at`. */
 Status session_check_data(Session *session, DataEntry *entry, const Model *model, Loc at,
                           Diag *diag);
+
+/* Checks a teacher beside the model that a step changes and its data set: where their
+ * predictions are compared, the names and order of the classes. Warns of images prepared
+ * otherwise than the teacher's preprocessor_config.json says, and of training by a
+ * teacher whose weights are drawn. Fails with STATUS_MODEL at `at`. */
+Status session_check_teacher(Session *session, const DataEntry *entry,
+                             const TeacherUse *use, Loc at, Diag *diag);
 
 /* Threads to use: `wanted`, or as many as the process may keep busy (threads_available);
  * at most blas_threads_most. */

@@ -222,8 +222,10 @@ static Status add_teacher(Distill *d, Diag *diag) {
         TRY(objective_mask_tokens(o, diag));
     TRY(objective_add_teacher(o, teacher, diag));
     d->teacher = teacher;
+    if (both) TRY(distill_check_predictions(d, diag));
+    TRY(step_check_teacher(o->ctx, d->options->teacher, teacher, d->options->data, both,
+                           diag));
     if (!both) return STATUS_OK;
-    TRY(distill_check_predictions(d, diag));
     return d->masked ? objective_mask_tokens(o, diag) : STATUS_OK;
 }
 

@@ -256,6 +256,8 @@ static Status diagnose_run(PassContext *ctx, Model *model, const void *opaque,
         TRY(step_teacher(ctx, options->teacher, &teacher, diag));
         TRY(check_layers(ctx, model->graph, diag));
         TRY(check_layers(ctx, teacher->graph, diag));
+        TRY(step_check_teacher(ctx, options->teacher, teacher, options->data, false,
+                               diag));
     }
     Batches *data = NULL;
     TRY(step_data(ctx, options->data, NULL, &data, diag));

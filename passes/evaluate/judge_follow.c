@@ -26,6 +26,8 @@ static Status follow_begin(void *self, Evaluation *e, Diag *diag) {
                                 "the teacher's %lld: spearman compares any",
                                 (long long)node_width(node),
                                 (long long)node_width(other));
+    TRY(step_check_teacher(e->ctx, e->options->teacher, f->teacher, e->options->data,
+                           false, diag));
     const int64_t count = evaluation_samples(e);
     TRY(features_open(&f->own, e, node, e->data, count, diag));
     return features_open(&f->theirs, e, other, e->data, count, diag);
