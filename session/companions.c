@@ -26,11 +26,19 @@ typedef struct Asked {
     const char *what;
     bool (*has)(const DataEntry *entry);
     bool (*same)(const DataEntry *a, const DataEntry *b);
+    const char *remedy; /* what helps where two differ; "" = nothing is said */
 } Asked;
 
 /* Whether a step reads a data set that has what is asked for. */
 static bool answers(const DataEntry *entry, const Asked *asked) {
     return entry->used && entry->batches && asked->has(entry);
+}
+
+static bool is_answered(const Session *session, const Asked *asked) {
+    bool found = false;
+    for (int i = 0; i < session->data.count; i++)
+        found = found || answers(&session->data.entries[i], asked);
+    return found;
 }
 
 /* The first one in the order of use that has it. NULL where none has, and, with a
@@ -47,8 +55,8 @@ static const DataEntry *first_used(const Session *session, const Asked *asked,
         if (entry == first || !answers(entry, asked) || asked->same(first, entry))
             continue;
         diag_warn(diag, first->at, NULL,
-                  "data sets \"%s\" and \"%s\" have other %s: none go with the model",
-                  first->name, entry->name, asked->what);
+                  "data sets \"%s\" and \"%s\" have other %s: none go with the model%s",
+                  first->name, entry->name, asked->what, asked->remedy);
         return NULL;
     }
     return first;
@@ -197,7 +205,7 @@ static const char *add_tokenizer(Model *model, const Session *session,
 }
 
 static void find_tokenizer(Session *session, Companions *c, Diag *diag) {
-    static const Asked asked = {"tokenizers", has_tokenizer, same_tokenizers};
+    static const Asked asked = {"tokenizers", has_tokenizer, same_tokenizers, ""};
     const DataEntry *entry = first_used(session, &asked, diag);
     if (!entry || !tokens_fit(session->model, entry)) return;
     Model *with = model_copy(c->model);
@@ -223,10 +231,19 @@ static bool same_preparation(const DataEntry *a, const DataEntry *b) {
     return strcmp(a->batches->preparation, b->batches->preparation) == 0;
 }
 
+/* Whether it is prepared as images are that are looked at, not trained on alone. */
+static bool has_plain_preparation(const DataEntry *entry) {
+    return has_preparation(entry) && !entry->batches->augments;
+}
+
 static void find_images(const Session *session, Companions *c, Diag *diag) {
-    static const Asked asked = {"ways to prepare images", has_preparation,
-                                same_preparation};
-    const DataEntry *entry = first_used(session, &asked, diag);
+    static const char WHAT[] = "ways to prepare images";
+    static const char REMEDY[] =
+        "; they do where data sets without `augment` are all prepared alike";
+    static const Asked asked = {WHAT, has_preparation, same_preparation, REMEDY};
+    static const Asked plain = {WHAT, has_plain_preparation, same_preparation, REMEDY};
+    const DataEntry *entry =
+        first_used(session, is_answered(session, &plain) ? &plain : &asked, diag);
     if (!entry) return;
     const char *text = entry->batches->preparation;
     model_put_asset(c->model, PREPROCESSOR, text, strlen(text));
@@ -246,7 +263,7 @@ static bool same_names(const DataEntry *a, const DataEntry *b) {
 
 static void find_names(const Session *session, Companions *c, const Model *planned,
                        Diag *diag) {
-    static const Asked asked = {"names of classes", has_names, same_names};
+    static const Asked asked = {"names of classes", has_names, same_names, ""};
     const DataEntry *entry = first_used(session, &asked, diag);
     if (entry && entry->batches->classes == graph_classes(planned->graph))
         c->names = entry;
