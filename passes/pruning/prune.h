@@ -122,7 +122,8 @@ typedef struct PruneSlot {
     bool value; /* of the projection that gives a head's values */
 } PruneSlot;
 
-enum { PRUNE_SLOTS = 24, PRUNE_HEADED = 6 };
+/* Slots are at most 17 of projections and of attention, and two of each feature map. */
+enum { PRUNE_HEADED = 16, PRUNE_SLOTS = 17 + 2 * PRUNE_HEADED };
 
 /* The slots that scores are made of: the projection that the block ends in, and for
  * feed-forward blocks the one it starts with. */
@@ -145,8 +146,8 @@ typedef struct PruneBlock {
     Node *out;                  /* the projection that the block ends in; SLOT_OUT is of
                                    its first factor where it has two */
     Node *gate;                 /* ffn_gate, in gated feed-forward blocks; else NULL */
-    Node *headed[PRUNE_HEADED]; /* nodes with attribute `heads`: attention itself, rotary
-                                   positions, feature maps */
+    Node *headed[PRUNE_HEADED]; /* nodes with attribute `heads`: attention itself, norms,
+                                   rotary positions, feature maps */
     int headed_count;
     PruneParts parts;
     int group;

@@ -128,7 +128,13 @@ static Status add_side(const Prune *p, PruneBlock *block, Node *value, Role role
                             node_heads(value) == heads &&
                             (value->in_count == 1 || node_is(value, &op_feature_map) ||
                              node_is(value, &op_rms_norm)); /* one weight for all */
-        if (!headed || block->headed_count == PRUNE_HEADED) break;
+        if (!headed) break;
+        if (block->headed_count == PRUNE_HEADED)
+            return step_fail(
+                p->ctx, diag,
+                "%s: expected at most %d nodes that work head by head between "
+                "the projections and attention, found more",
+                block->place, PRUNE_HEADED - 1);
         block->headed[block->headed_count++] = value;
         if (!node_is(value, &op_feature_map) || is_shared(block, value)) continue;
         TRY(add_slot(p, block, value, "weight", 0, false, diag));
