@@ -225,9 +225,9 @@ static Status choose_rank(Factor *f, Diag *diag) {
     if (options->parameters > 0)
         budget = measure_bound(options->parameters, (double)f->before);
     if (options->bytes > 0) { /* factors are float32 whatever the table is */
-        double whole = (double)tensor_bytes(storage_tensor(f->table->storage));
+        double whole = (double)tensor_stored_bytes(storage_tensor(f->table->storage));
         if (f->projection)
-            whole += (double)tensor_bytes(storage_tensor(f->projection->storage));
+            whole += (double)tensor_stored_bytes(storage_tensor(f->projection->storage));
         budget = measure_bound(options->bytes, whole) / sizeof(float);
     }
     if (budget <= 0) return STATUS_OK;

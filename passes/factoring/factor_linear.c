@@ -257,8 +257,11 @@ static Status record_sizes(Run *r, Diag *diag) {
     if (!budget_count(&r->options->budget)) return STATUS_OK;
     Measure measure;
     TRY(model_measure(&measure, r->model, diag));
-    budget_record(&r->budget, ctx, measure_get(&measure, r->budget.kind));
-    return STATUS_OK;
+    const double reached = measure_get(&measure, r->budget.kind);
+    budget_record(&r->budget, ctx, reached);
+    return reached <= r->budget.bound ? STATUS_OK
+                                      : budget_fail(&r->budget, ctx, reached,
+                                                    "the ranks that were chosen", diag);
 }
 
 /* ---- the pass ---- */

@@ -125,9 +125,10 @@ void factor_costs(Factoring *f, MeasureKind kind) {
         site->unit = each * sides;
         site->whole = each * numbers;
         if (kind != MEASURE_BYTES) continue;
-        site->whole = (double)tensor_bytes(storage_tensor(site->leaf->storage));
+        site->whole = (double)tensor_stored_bytes(storage_tensor(site->leaf->storage));
         if (site->outer)
-            site->whole += (double)tensor_bytes(storage_tensor(site->outer->storage));
+            site->whole +=
+                (double)tensor_stored_bytes(storage_tensor(site->outer->storage));
     }
 }
 
