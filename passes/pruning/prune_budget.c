@@ -38,7 +38,8 @@ typedef struct Choice {
 
 /* ---- measuring ---- */
 
-/* Cuts the first units of each group of a kind, as many as the shares' counts say. */
+/* Cuts the first units of each group of a kind, as many as the shares' counts say, and
+ * gives what is reconstructed behind them its type. */
 static Status cut_counts(const Choice *b, const Prune *prune, Model *copy, Arena *arena,
                          Diag *diag) {
     PassContext ctx = *prune->ctx;
@@ -55,6 +56,7 @@ static Status cut_counts(const Choice *b, const Prune *prune, Model *copy, Arena
         group->keep = ARENA_ARRAY(arena, int64_t, (size_t)group->parts.units);
         prune_keep_first(group, share->count);
     }
+    TRY(prune_reconstruct(&scratch, 1, NULL, b->options, diag));
     return prune_cut(&scratch, diag);
 }
 
@@ -84,17 +86,18 @@ static Status measure_share(const Choice *b, Share *share, int64_t count, Diag *
     return STATUS_OK;
 }
 
-/* Fills the table of costs: one measurement where all units cost the same, and one for
- * the group without any. */
+/* Fills the table of costs. Where all units cost the same, the ends are measured: the
+ * group without any, with one, and with all but one, as the first that goes may change
+ * the type of what stays. */
 static Status fill_costs(const Choice *b, Share *share, Diag *diag) {
-    const int64_t units = share->group->parts.units;
-    share->cost = ARENA_ARRAY(b->ctx->arena, double, (size_t)units + 1);
-    const int64_t last = share->mixes ? units - 1 : units > 1;
+    const int64_t units = share->group->parts.units, last = units - 1;
+    double *cost = share->cost = ARENA_ARRAY(b->ctx->arena, double, (size_t)units + 1);
     for (int64_t count = share->least > 0; count <= last; count++)
-        TRY(measure_share(b, share, count, diag));
-    for (int64_t count = 2; !share->mixes && count < units; count++)
-        share->cost[count] =
-            share->cost[1] * (double)(units - count) / (double)(units - 1);
+        if (share->mixes || count < 2 || count == last)
+            TRY(measure_share(b, share, count, diag));
+    for (int64_t count = 2; !share->mixes && count < last; count++)
+        cost[count] =
+            cost[1] + (cost[last] - cost[1]) * (double)(count - 1) / (double)(last - 1);
     share->group->cost = units > share->least
                              ? -share->cost[share->least] / (double)(units - share->least)
                              : 0;
@@ -277,7 +280,9 @@ static Status choose_counts(Choice *b, bool known, double *cost, Diag *diag) {
         TRY(measure_counts(cost, b, diag));
         if (*cost <= b->budget.bound) return STATUS_OK;
     }
-    return fail_least(b, *cost, diag);
+    set_level(b, 0);
+    TRY(measure_counts(cost, b, diag));
+    return *cost <= b->budget.bound ? STATUS_OK : fail_least(b, *cost, diag);
 }
 
 /* ---- the whole ---- */
