@@ -270,8 +270,10 @@ static Status guess_rank(const Factor *f, int64_t *rank, Diag *diag) {
     if (!f->options->allow_growth) TRY(check_growth(f, *rank, diag));
     option_warn(&f->ctx->source, "energy", diag,
                 "planned without weights, with the largest rank that can come of "
-                "it, %lld; parameters and bytes after this step are upper bounds",
-                (long long)*rank);
+                "it, %lld; parameters and bytes after this step are upper bounds%s",
+                (long long)*rank,
+                bounded ? ", and the run is refused where the energy wants a larger rank"
+                        : "");
     tree_put_bool(f->ctx->arena, f->ctx->record, "approximate", true);
     f->ctx->guessed = true;
     return STATUS_OK;

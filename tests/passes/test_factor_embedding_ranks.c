@@ -75,7 +75,8 @@ static void test_plan(void **state) {
     assert_int_equal(storage(model, name)->tensor.dim[1], 128);
     model_destroy(model);
     diag_destroy(diag);
-    expect(shapes(30522), "{energy: 0.9}", true, STATUS_OK, "are upper bounds");
+    expect(shapes(30522), "{energy: 0.9}", true, STATUS_OK,
+           "are upper bounds, and the run is refused where the energy wants a larger");
     expect(shapes(1), "{energy: 0.9}", true, STATUS_MODEL, "break-even rank 1.00");
 }
 
