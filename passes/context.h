@@ -51,6 +51,8 @@ typedef struct GateFault {
     const char *detail; /* what is put behind the numbers; NULL = nothing */
 } GateFault;
 
+typedef struct GuessedShape GuessedShape; /* passes/guess.h */
+
 typedef struct PassContext {
     const struct Pass *pass; /* of the step */
     const OpTable *ops;
@@ -68,6 +70,8 @@ typedef struct PassContext {
     Tree *uses; /* a list of what the step has asked for so far, as maps: {data: NAME},
                    {model: PATH}, {snapshot: NAME}, {input: true}, {step: INDEX} for the
                    record of a step before, {clock: true}; NULL = not wanted */
+    GuessedShape **guesses; /* planning: weights whose shapes are guessed; NULL = they are
+                               not noted */
     const Watch *watch;
     const TrainKeeper *keeper; /* of the state of trainings; NULL = nobody keeps it */
 

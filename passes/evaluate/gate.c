@@ -1,6 +1,7 @@
 /* gate: bounds on what a model takes; the run ends where one does not hold. */
 #include "passes/evaluate/latency.h"
 #include "passes/fault.h"
+#include "passes/guess.h"
 #include "passes/measure.h"
 
 #include <math.h>
@@ -53,8 +54,10 @@ static Status measure_input(Measure *out, PassContext *ctx, const G *options,
 }
 
 /* Whether the plan's sizes are guesses that a run may keep below the bound. */
-static bool warn_guessed(PassContext *ctx, const GateFault *fault, Diag *diag) {
-    if (!ctx->guessed) return false;
+static bool warn_guessed(PassContext *ctx, MeasureKind kind, const GateFault *fault,
+                         Diag *diag) {
+    /* memory is that of the widest layer */
+    if (!ctx->guessed && (kind != MEASURE_PEAK_BYTES || !guess_any(ctx))) return false;
     const int digits = fault->whole ? 0 : 4;
     option_warn(&ctx->source, fault->bound, diag,
                 "the plan guesses sizes, and by them %s is %.*f, above %.*f: the gate is "
@@ -82,8 +85,8 @@ static Status check_size(PassContext *ctx, const G *options, MeasureKind kind,
         tree_put_real(ctx->arena, ctx->record, fault.metric, fault.found);
     }
     if (found <= measure_bound(bound, whole)) return STATUS_OK;
-    return warn_guessed(ctx, &fault, diag) ? STATUS_OK
-                                           : step_fail_gate(ctx, &fault, diag);
+    return warn_guessed(ctx, kind, &fault, diag) ? STATUS_OK
+                                                 : step_fail_gate(ctx, &fault, diag);
 }
 
 static Status check_time(PassContext *ctx, Model *model, const G *options, Diag *diag) {

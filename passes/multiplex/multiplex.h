@@ -44,6 +44,7 @@ typedef struct Multiplex {
     int layers;
     double deviation; /* largest ||W_l - W|| / ||W_l|| of the group at hand */
     double largest;   /* of all groups */
+    bool warned;      /* that a plan does not know whether layers are equal */
 } Multiplex;
 
 /* Sizes of the groups, first to last, in the context's arena: as listed, or as `group` or

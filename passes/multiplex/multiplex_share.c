@@ -2,6 +2,7 @@
 #include "passes/multiplex/multiplex.h"
 
 #include "ir/rewrite.h"
+#include "passes/guess.h"
 #include "passes/linears.h"
 
 #include <math.h>
@@ -92,6 +93,30 @@ static Status share_operand(Multiplex *m, Node *const *nodes, int count,
         tensor_release(&before[l]);
     }
     return status;
+}
+
+/* What a plan does not know: whether the layers of a group still are equal then. */
+static void warn_guessed(Multiplex *m, int first, int count, Diag *diag) {
+    PassContext *ctx = m->ctx;
+    bool guessed = false;
+    for (int i = 0; i < SHARED_ROLES; i++)
+        for (int l = 1; l < count; l++) {
+            const Node *a =
+                graph_find(m->graph, m->options->stack, first, shared_roles[i]);
+            const Node *b =
+                graph_find(m->graph, m->options->stack, first + l, shared_roles[i]);
+            if (!a || !b) continue;
+            const Node *x = node_operand(a, "weight"), *y = node_operand(b, "weight");
+            guessed |=
+                x != y && (guess_has(ctx, x->storage) || guess_has(ctx, y->storage));
+        }
+    if (!guessed || m->warned) return;
+    m->warned = ctx->guessed = true;
+    diag_warn(
+        diag, ctx->source.at, ctx->source.key,
+        "how many heads or units each layer has by then is guessed: the run is "
+        "refused where layers of a group differ, and sizes and FLOPs after this step are "
+        "approximate");
 }
 
 /* Whether no layer of a group has a role that layers may do without. */
@@ -191,6 +216,7 @@ Status multiplex_share(Multiplex *m, int first, int count, Diag *diag) {
     for (int i = 0; i < SHARED_ROLES; i++)
         TRY(check_role(m, first, count, shared_roles[i], diag));
     if (count == 1) return STATUS_OK;
+    warn_guessed(m, first, count, diag);
     if (m->options->init == SHARE_LSQ) {
         TRY(multiplex_lsq(m, first, count, ROLE_NORM1, attention, 3, diag));
         TRY(multiplex_lsq(m, first, count, ROLE_NORM2, ffn, 1, diag));

@@ -7,6 +7,7 @@
 #include "ir/random.h"
 #include "ir/storage.h"
 #include "passes/fault.h"
+#include "passes/guess.h"
 #include "passes/pipeline/pipeline_check.h"
 #include "passes/pipeline/snapshot.h"
 
@@ -19,6 +20,7 @@ typedef struct Run {
     Arena *arena;
     bool *changed;               /* of each step so far: it changed the model */
     bool guessed;                /* see PassContext.guessed */
+    GuessedShape *guesses;       /* likewise */
     char hash[HASH_TEXT_BYTES];  /* of the model as the last step left it */
     char state[HASH_TEXT_BYTES]; /* its state, where there is a keeper */
     const StepKeeper *keeper;    /* NULL = nothing is kept */
@@ -92,6 +94,7 @@ static void step_prepare(StepRun *run) {
         .threads = options->threads,
         .index = run->index,
         .guessed = run->whole->guessed,
+        .guesses = options->plan ? &run->whole->guesses : NULL,
         .source = step->source,
         .record = tree_new(arena, TREE_MAP, LOC_NONE),
         .times = tree_new(arena, TREE_MAP, LOC_NONE),
@@ -205,6 +208,7 @@ static Status step_execute(StepRun *run, Diag *diag) {
     if (dump == DUMP_BEFORE) TRY(dump_model(run, "before", diag));
     TRY(check_fits(&run->ctx, run->model, step->options, diag));
     TRY(step->pass->run(&run->ctx, run->model, step->options, diag));
+    guess_follow(&run->ctx, run->model->graph, diag);
     run->whole->guessed = run->ctx.guessed;
     TRY(step_check(run, diag));
     step_record(run);
@@ -221,6 +225,7 @@ static void step_report(const StepRun *run, double seconds) {
                                .times = run->ctx.times,
                                .train_bytes = run->ctx.train_bytes,
                                .run_bytes = run->ctx.run_bytes,
+                               .guessed = run->ctx.guessed,
                                .stays = run->ctx.stays,
                                .train_shards = run->ctx.train_shards,
                                .train_work = run->ctx.train_work,

@@ -27,6 +27,7 @@ typedef struct StepResult {
     const Tree *times;    /* see PassContext.times */
     size_t train_bytes;   /* memory that training takes beside the weights */
     size_t run_bytes;     /* see PassContext.run_bytes */
+    bool guessed;         /* see PassContext.guessed */
     bool stays;           /* see PassContext.stays */
     int64_t train_shards; /* see PassContext.train_shards */
     TrainWork train_work; /* see PassContext.train_work */

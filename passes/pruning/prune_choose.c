@@ -1,4 +1,5 @@
 /* What pruning keeps: see prune.h. */
+#include "passes/guess.h"
 #include "passes/layers.h"
 #include "passes/pruning/prune.h"
 
@@ -212,8 +213,21 @@ static Status check_keep(const Prune *p, int64_t keep, Diag *diag) {
     return STATUS_OK;
 }
 
+/* What a plan does not know: whether layers still have so many then. */
+static void warn_keep(const Prune *p, int64_t keep, Diag *diag) {
+    bool guessed = false;
+    for (int i = 0; keep > 0 && i < p->block_count; i++)
+        guessed |= guess_has(p->ctx, p->blocks[i].slots[SLOT_OUT].leaf->storage);
+    if (guessed)
+        option_warn(&p->ctx->source, "keep", diag,
+                    "how many %s each layer has by then is guessed: the run is refused "
+                    "where one has fewer than %lld",
+                    prune_units(p->kind), (long long)keep);
+}
+
 static Status choose_per_layer(Prune *p, const PruneOptions *options, Diag *diag) {
     TRY(check_keep(p, options->keep, diag));
+    warn_keep(p, options->keep, diag);
     for (int g = 0; g < p->group_count; g++) {
         PruneGroup *group = &p->groups[g];
         const int64_t count = options->keep

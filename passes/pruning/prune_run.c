@@ -1,6 +1,7 @@
 /* The course of a pruning pass: see prune.h. */
 #include "passes/pruning/prune.h"
 
+#include "passes/guess.h"
 #include "passes/layers.h"
 
 #include <stdlib.h>
@@ -155,9 +156,18 @@ static void record(const Prune *p, Tree *into) {
     tree_append(arena, into, "blocks", LOC_NONE, list);
 }
 
+/* Whether a weight that loses units is of another type then. */
+static bool changes_type(const PruneBlock *block, const PruneSlot *slot,
+                         const PruneOptions *options) {
+    const DType dtype = storage_tensor(slot->leaf->storage)->dtype;
+    const bool refitted = options->reconstruct && slot == &block->slots[SLOT_OUT];
+    return (dtype == DTYPE_Q4 && slot->axis > 0) ||
+           (refitted && dtype_is_quantised(dtype));
+}
+
 /* Elements that a unit of a group owns, -1 when that depends on how many stay (mixing
- * matrices have a row and a column for each). */
-static int64_t unit_elements(const Prune *p, int group) {
+ * matrices have a row and a column for each) or the first that goes takes more along. */
+static int64_t unit_elements(const Prune *p, int group, const PruneOptions *options) {
     int64_t elements = 0;
     for (int i = 0; i < p->block_count; i++) {
         const PruneBlock *block = &p->blocks[i];
@@ -165,6 +175,7 @@ static int64_t unit_elements(const Prune *p, int group) {
             const PruneSlot *slot = &block->slots[j];
             if (!prune_is_first(p, block, slot)) continue;
             if (slot->reads && j != SLOT_OUT) return -1;
+            if (changes_type(block, slot, options)) return -1;
             elements +=
                 tensor_count(storage_tensor(slot->leaf->storage)) / block->parts.units;
         }
@@ -174,10 +185,11 @@ static int64_t unit_elements(const Prune *p, int group) {
 
 /* Whether units are of one size in all groups, and under a budget of one cost, so that
  * which of them stay changes no number. */
-static bool units_are_equal(const Prune *p) {
-    const int64_t elements = unit_elements(p, 0);
+static bool units_are_equal(const Prune *p, const PruneOptions *options) {
+    const int64_t elements = unit_elements(p, 0, options);
     for (int g = 0; g < p->group_count; g++)
-        if (unit_elements(p, g) != elements || p->groups[g].cost != p->groups[0].cost)
+        if (unit_elements(p, g, options) != elements ||
+            p->groups[g].cost != p->groups[0].cost)
             return false;
     return elements > 0;
 }
@@ -189,7 +201,7 @@ static void warn_guess(const Prune *parts, int count, const PruneOptions *option
     PassContext *ctx = parts->ctx;
     const bool budget = budget_count(&options->budget) > 0;
     if (!parts->guessed || !prune_is_global(options)) return;
-    if (count == 1 && !options->allow_empty && units_are_equal(parts)) return;
+    if (count == 1 && !options->allow_empty && units_are_equal(parts, options)) return;
     ctx->guessed = true;
     if (budget)
         diag_warn(diag, ctx->source.at, ctx->source.key,
@@ -200,6 +212,18 @@ static void warn_guess(const Prune *parts, int count, const PruneOptions *option
                   "planned without scores, as if all layers kept equally many %s; "
                   "parameters and bytes after this step are approximate",
                   prune_units(parts->kind));
+}
+
+/* Notes for the steps behind which weights have shapes that only the run knows: those
+ * that units of any layer may leave, but not those of which each layer keeps a number
+ * that was given. */
+static void note_shapes(const Prune *p, const PruneOptions *options) {
+    for (int i = 0; i < p->block_count; i++)
+        for (int j = 0; j < p->blocks[i].slot_count; j++) {
+            const Storage *storage = p->blocks[i].slots[j].leaf->storage;
+            if (p->guessed && prune_is_global(options)) guess_note(p->ctx, storage);
+            if (options->keep > 0) guess_settle(p->ctx, storage);
+        }
 }
 
 static Status read_scores(Prune *p, const Model *model, const PruneOptions *options,
@@ -293,7 +317,10 @@ Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last
     }
     if (options->prior == PRIOR_GAUSSIAN)
         TRY(prune_condition(parts, count, options->zero, diag));
-    for (int i = 0; i < count; i++) TRY(prune_cut(&parts[i], diag));
+    for (int i = 0; i < count; i++) {
+        TRY(prune_cut(&parts[i], diag));
+        note_shapes(&parts[i], options);
+    }
     if (options->prior == PRIOR_GAUSSIAN)
         return condition_set_weights(model->graph, diag);
     return options->prior == PRIOR_RANDOM ? prior_redraw(ctx, model, diag) : STATUS_OK;
