@@ -60,6 +60,7 @@ static const char *status_name(const Search *search, const Candidate *candidate)
     const TrialStatus status = candidate->result.status;
     if (status == TRIAL_GATE) return "gate";
     if (status == TRIAL_FAILED) return "failed";
+    if (candidate->over) return "above budget";
     if (candidate->rung < search->rungs - 1) return "left early";
     if (candidate == search->best) return "best";
     return candidate->front ? "front" : "";
@@ -174,6 +175,30 @@ static Status write_picture(const Search *search, Diag *diag) {
     return status;
 }
 
+/* Why there is no best. */
+static Status fail_best(const Search *search, Diag *diag) {
+    const char *recipe = search->options.recipe;
+    const double max_drop = search->options.max_drop;
+    int over = 0;
+    for (int i = 0; i < search->count; i++) over += search->candidates[i].over;
+    if (over > 0 && over == search->count)
+        diag_fail(
+            diag, STATUS_GATE, LOC_FILE(recipe), NULL,
+            "no recipe of the search came out within the budget, by which their plans "
+            "guessed");
+    else if (isnan(max_drop))
+        diag_fail(diag, STATUS_GATE, LOC_FILE(recipe), NULL,
+                  "no recipe of the search ran to its end%s",
+                  over > 0 ? " within the budget" : "");
+    else
+        diag_fail(diag, STATUS_GATE, LOC_FILE(recipe), NULL,
+                  "no recipe of the search drops at most %g%s", max_drop,
+                  over > 0 ? " within the budget" : "");
+    diag_hint(diag, "widen the ranges, search longer, or allow %s",
+              isnan(max_drop) ? "more" : "a larger drop");
+    return STATUS_GATE;
+}
+
 /* Writes what is kept of a search, and says where. */
 static Status tell_result(const Search *search, Diag *diag) {
     const Candidate *best = search->best;
@@ -183,12 +208,7 @@ static Status tell_result(const Search *search, Diag *diag) {
     TRY(write_picture(search, diag));
     printf("%lld recipes planned, %d of them run, all in %s\n", (long long)search->drawn,
            search->count, path_join(search->arena, folder, "trials.csv"));
-    if (!best) {
-        diag_fail(diag, STATUS_GATE, LOC_FILE(search->options.recipe), NULL,
-                  "no recipe of the search drops at most %g", search->options.max_drop);
-        diag_hint(diag, "widen the ranges, search longer, or allow a larger drop");
-        return STATUS_GATE;
-    }
+    if (!best) return fail_best(search, diag);
     const char *path = path_join(search->arena, folder, "best.yaml");
     const char *comment = arena_printf(
         search->arena, "Found by compress search: %s %.4g at %.3f of the FLOPs.",

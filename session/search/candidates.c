@@ -27,19 +27,28 @@ static Status plan_recipe(const Search *search, Session *session, const char *re
     return session_plan(session, diag);
 }
 
-/* Takes the sizes of a plan: whether they are within the budgets. */
-static bool within_budget(CandidatePlanner *planner, Candidate *candidate,
-                          const RunReport *plan) {
-    const SearchOptions *options = &planner->search->options;
+/* What a run may leave of what its plan guesses, at the least: the bounds are asked again
+ * when it has run. */
+#define GUESS_MARGIN 0.8
+
+/* Whether a share of the planned sizes is within the budgets. */
+static bool is_within(const Search *search, const Candidate *candidate, double share) {
+    const SearchOptions *options = &search->options;
+    return (options->max_flops == 0 || share * candidate->flops <= options->max_flops) &&
+           (options->max_parameters == 0 ||
+            share * candidate->parameters <= options->max_parameters);
+}
+
+/* Takes the sizes of a plan. */
+static void take_sizes(CandidatePlanner *planner, Candidate *candidate,
+                       const RunReport *plan) {
     const Measure *start = &plan->start;
     const Measure *end =
         plan->count > 0 ? &plan->steps[plan->count - 1].result.measure : start;
     candidate->flops = end->flops / start->flops;
     candidate->parameters = (double)end->parameters / (double)start->parameters;
+    candidate->guessed = plan->count > 0 && plan->steps[plan->count - 1].result.guessed;
     planner->lightest = fmin(planner->lightest, candidate->flops);
-    return (options->max_flops == 0 || candidate->flops <= options->max_flops) &&
-           (options->max_parameters == 0 ||
-            candidate->parameters <= options->max_parameters);
 }
 
 Status candidate_plan(CandidatePlanner *planner, Candidate *candidate, bool *fits,
@@ -49,7 +58,10 @@ Status candidate_plan(CandidatePlanner *planner, Candidate *candidate, bool *fit
     Diag *aside = diag_create();
     *fits = false;
     Status status = plan_recipe(search, &session, candidate->recipe, false, aside);
-    if (status == STATUS_OK) *fits = within_budget(planner, candidate, &session.planned);
+    if (status == STATUS_OK) {
+        take_sizes(planner, candidate, &session.planned);
+        *fits = is_within(search, candidate, 1);
+    }
     session_close(&session);
     const bool of_recipe = status == STATUS_RECIPE || status == STATUS_MODEL;
     if (status != STATUS_OK && !of_recipe)
@@ -107,6 +119,26 @@ Candidate candidate_of(const Search *search, uint64_t index, int generation) {
     return candidate;
 }
 
+/* Keeps a candidate that its run may find within the budgets. */
+static void keep_maybe(CandidatePlanner *planner, const Candidate *candidate) {
+    int at = planner->maybe_count++;
+    for (; at > 0 && planner->maybe[at - 1].flops > candidate->flops; at--)
+        planner->maybe[at] = planner->maybe[at - 1];
+    planner->maybe[at] = *candidate;
+}
+
+/* Takes those that were kept, up to `wanted`. */
+static Status take_maybes(CandidatePlanner *planner, int64_t wanted, Diag *diag) {
+    Search *search = planner->search;
+    for (int i = 0; i < planner->maybe_count && search->count < wanted; i++) {
+        Candidate *candidate = &search->candidates[search->count];
+        *candidate = planner->maybe[i];
+        TRY(candidate_name(search, candidate, diag));
+        search->count++;
+    }
+    return STATUS_OK;
+}
+
 /* Names and plans recipe `index`, and adds it to the candidates if it fits. */
 static Status try_recipe(CandidatePlanner *planner, uint64_t index, Diag *diag) {
     Search *search = planner->search;
@@ -117,6 +149,8 @@ static Status try_recipe(CandidatePlanner *planner, uint64_t index, Diag *diag) 
     TRY(candidate_name(search, candidate, diag));
     TRY(candidate_plan(planner, candidate, &fits, diag));
     search->count += fits;
+    if (!fits && candidate->guessed && is_within(search, candidate, GUESS_MARGIN))
+        keep_maybe(planner, candidate);
     return STATUS_OK;
 }
 
@@ -132,12 +166,15 @@ Status candidates_draw(Search *search, int64_t wanted, Diag *diag) {
     uint64_t *indices = ARENA_ARRAY(search->arena, uint64_t, DRAWS_EACH * (size_t)wanted);
     const int64_t draws =
         search_space_draw(&search->space, key, indices, DRAWS_EACH * wanted);
+    planner.maybe = ARENA_ARRAY(search->arena, Candidate, DRAWS_EACH * (size_t)wanted);
     search->generations = choose_generations(&search->options);
     search->candidates = ARENA_ARRAY(search->arena, Candidate,
                                      (size_t)search->generations * (size_t)wanted + 1);
     Status status = STATUS_OK;
     for (int64_t i = 0; i < draws && search->count < wanted && status == STATUS_OK; i++)
         status = try_recipe(&planner, indices[i], diag);
+    if (status == STATUS_OK && search->count == 0)
+        status = take_maybes(&planner, wanted, diag);
     if (status == STATUS_OK && search->count == 0)
         status = fail_none(&planner, search, diag);
     diag_destroy(planner.refusal);

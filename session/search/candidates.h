@@ -9,7 +9,10 @@ typedef struct CandidatePlanner {
     Search *search;
     Diag *
         refusal; /* of the first candidate that the model does not fit; to be destroyed */
-    double lightest; /* share of the FLOPs of the lightest that was planned */
+    double lightest;  /* share of the FLOPs of the lightest that was planned */
+    Candidate *maybe; /* a little above the budgets by a guess, the lightest first;
+                         NULL = they are not kept */
+    int maybe_count;
 } CandidatePlanner;
 
 /* Recipe `index` of the space as a candidate that has no number yet. */
@@ -25,8 +28,9 @@ Status candidate_plan(CandidatePlanner *planner, Candidate *candidate, bool *fit
                       Diag *diag);
 
 /* Draws recipes and keeps those that fit, up to `wanted`, with room for as many children
- * in each further generation; reads how long their training is. Fails with STATUS_RECIPE
- * where none fits. */
+ * in each further generation; reads how long their training is. Where none fits those are
+ * kept that only a guess of their plan is against. Fails with STATUS_RECIPE where there
+ * are none either. */
 Status candidates_draw(Search *search, int64_t wanted, Diag *diag);
 
 #endif

@@ -20,6 +20,17 @@ enum {
 
 /* ---- rungs ---- */
 
+/* Whether a recipe whose plan guessed came out above the budgets. */
+static bool is_over(const Search *search, const Candidate *candidate) {
+    const SearchOptions *options = &search->options;
+    const TrialResult *result = &candidate->result, *input = &search->baseline;
+    if (!candidate->guessed || result->status != TRIAL_DONE) return false;
+    const double flops = result->flops / input->flops;
+    const double parameters = (double)result->parameters / (double)input->parameters;
+    return (options->max_flops > 0 && flops > options->max_flops) ||
+           (options->max_parameters > 0 && parameters > options->max_parameters);
+}
+
 Status search_run_rung(Search *search, const int *chosen, int count, int rung,
                        int generation, Diag *diag) {
     Arena *arena = search->arena;
@@ -44,6 +55,7 @@ Status search_run_rung(Search *search, const int *chosen, int count, int rung,
         Candidate *candidate = &search->candidates[chosen[i]];
         candidate->rung = rung;
         candidate->result = trials[i].result;
+        candidate->over = is_over(search, candidate);
         candidate->output = trials[i].output;
         candidate->log = trials[i].log;
     }
@@ -57,13 +69,15 @@ static ParetoPoint point_of(const Search *search, const Candidate *candidate) {
                          .worth = search->falls ? -value : value};
 }
 
-/* Candidates of the last rung run that ended with a metric: their indices and points. */
+/* Candidates of the last rung run that ended with a metric, within the budgets: their
+ * indices and points. */
 static int gather(const Search *search, const int *chosen, int count, int *kept,
                   ParetoPoint *points) {
     int found = 0;
     for (int i = 0; i < count; i++) {
         const Candidate *candidate = &search->candidates[chosen[i]];
-        if (candidate->result.status != TRIAL_DONE || !isfinite(candidate->result.value))
+        if (candidate->result.status != TRIAL_DONE || candidate->over ||
+            !isfinite(candidate->result.value))
             continue;
         points[found] = point_of(search, candidate);
         kept[found++] = chosen[i];

@@ -46,6 +46,7 @@ typedef struct Candidate {
     SearchChoice *choices;
     Tree *passes;             /* without ranges */
     double flops, parameters; /* planned; shares of the input model's */
+    bool guessed;             /* the plan guessed them */
     int generation;           /* 1 = drawn; else of which it is a child */
     int rung;                 /* the last that it ran in, from 0 */
     TrialResult result;       /* there */
@@ -54,6 +55,7 @@ typedef struct Candidate {
     const char *output, *log; /* files of the model, NULL before the last rung, and of
                                  what was said */
     double drop; /* of the metric, against the input model's; NaN = not known */
+    bool over;   /* came out above the budgets, where the plan had guessed */
     bool fits;   /* ran whole, and drops no more than it may */
     bool front;  /* of all that ran whole nothing beats it */
 } Candidate;
