@@ -135,11 +135,15 @@ static void open_part(Attention *a, const Call *call) {
 
 /* ---- a call ---- */
 
-void REAL_FN(attention_open)(Attention *a, const Call *call) {
+static Attention sizes_of(const Call *call) {
     const AttentionAttrs *attrs = call->attrs;
     const View *q = &call->in[ATTENTION_Q], *v = &call->in[ATTENTION_V];
     const int64_t heads = attrs->heads, groups = heads_of_keys(heads, attrs->kv_heads);
-    *a = (Attention){
+    const bool mixing = node_has(call->node, ATTENTION_MIX_BEFORE) ||
+                        node_has(call->node, ATTENTION_MIX_AFTER);
+    const double scale =
+        attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)(q->dim[2] / heads));
+    return (Attention){
         .samples = q->dim[0],
         .heads = heads,
         .queries = q->dim[1],
@@ -147,36 +151,45 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
         .head = q->dim[2] / heads,
         .value_head = v->dim[2] / groups,
         .share = heads / groups,
+        .group = mixing ? heads : 1,
         .width = q->dim[2],
         .out_width = v->dim[2] / groups * heads,
         .key_width = q->dim[2] / heads * groups,
         .value_width = v->dim[2],
-        .q = q->data,
-        .k = call->in[ATTENTION_K].data,
-        .v = v->data,
-        .bias = call_data(call, ATTENTION_BIAS),
-        .rel_key = call_data(call, ATTENTION_REL_KEY),
-        .rel_bias = call_data(call, ATTENTION_REL_BIAS),
-        .mix_before = call_data(call, ATTENTION_MIX_BEFORE),
-        .mix_after = call_data(call, ATTENTION_MIX_AFTER),
-        .mix_after_bias = call_data(call, ATTENTION_MIX_AFTER_BIAS),
-        .log_sum = call->aux,
+        .scale = (REAL)scale,
+        .cap = (REAL)attrs->cap,
         .grid = {attrs->grid_h, attrs->grid_w, attrs->skip, NULL, NULL},
     };
-    const bool mixing = node_has(call->node, ATTENTION_MIX_BEFORE) ||
-                        node_has(call->node, ATTENTION_MIX_AFTER);
-    if (attrs->window) { /* stand in the place of samples; positions are within one */
-        const int64_t w = attrs->window;
-        a->limits.window = w;
-        a->limits.shift = attrs->shift;
-        a->limits.down = windows_round_up(attrs->grid_h, w) / w;
-        a->limits.across = windows_round_up(attrs->grid_w, w) / w;
-        a->samples *= a->limits.down * a->limits.across;
-        a->queries = a->keys = w * w;
-        a->grid.height = a->grid.width = w;
-    }
-    a->scale = (REAL)(attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)a->head));
-    a->cap = (REAL)attrs->cap;
+}
+
+static void open_data(Attention *a, const Call *call) {
+    a->q = call->in[ATTENTION_Q].data;
+    a->k = call->in[ATTENTION_K].data;
+    a->v = call->in[ATTENTION_V].data;
+    a->bias = call_data(call, ATTENTION_BIAS);
+    a->rel_key = call_data(call, ATTENTION_REL_KEY);
+    a->rel_bias = call_data(call, ATTENTION_REL_BIAS);
+    a->mix_before = call_data(call, ATTENTION_MIX_BEFORE);
+    a->mix_after = call_data(call, ATTENTION_MIX_AFTER);
+    a->mix_after_bias = call_data(call, ATTENTION_MIX_AFTER_BIAS);
+    a->log_sum = call->aux;
+}
+
+/* Windows stand in the place of samples; positions are within one. */
+static void open_windows(Attention *a, const AttentionAttrs *attrs) {
+    const int64_t w = attrs->window;
+    if (!w) return;
+    a->limits.window = w;
+    a->limits.shift = attrs->shift;
+    a->limits.down = windows_round_up(attrs->grid_h, w) / w;
+    a->limits.across = windows_round_up(attrs->grid_w, w) / w;
+    a->samples *= a->limits.down * a->limits.across;
+    a->queries = a->keys = w * w;
+    a->grid.height = a->grid.width = w;
+}
+
+static void open_limits(Attention *a, const Call *call) {
+    const AttentionAttrs *attrs = call->attrs;
     a->padded = LANES_ROUND_UP(a->keys);
     a->limits.keys = a->keys;
     a->limits.padded = a->padded;
@@ -184,8 +197,10 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
     a->limits.reach = attrs->reach;
     a->limits.mask = call_data(call, ATTENTION_MASK);
     a->limits.whole = node_has(call->node, ATTENTION_REL_KEY);
-    a->group = mixing ? heads : 1;
-    /* query rows of a block, all blocks about equally high */
+}
+
+/* Query rows of a block, all blocks about equally high. */
+static int64_t block_rows(const Attention *a, const AttentionAttrs *attrs) {
     const int64_t full = BLOCK_SCORES / (a->group * a->padded);
     const int64_t least = (BLOCK_ROWS_MIN + a->group - 1) / a->group;
     const int64_t limit =
@@ -193,12 +208,11 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
     const int64_t most = full < limit ? full : limit;
     const int64_t rows = most < least ? least : most;
     const int64_t blocks = (a->queries + rows - 1) / rows;
-    a->block = (a->queries + blocks - 1) / blocks;
-    open_part(a, call);
-    open_scratch(a, call);
-    if (a->rel_key && a->grid.column_step) REAL_FN(relative_prepare)(&a->grid);
-    if (a->rel_bias && a->along) spread_buckets(a, attrs);
-    if (!a->rel_bias || !a->spread) return;
+    return (a->queries + blocks - 1) / blocks;
+}
+
+/* Spreads biases by place over all pairs of a map, with the other biases. */
+static void spread_biases(Attention *a) {
     const int64_t map = a->queries * a->keys, first = a->part_heads.first;
     const size_t bytes = (size_t)((a->part_heads.end - first) * map) * sizeof(REAL);
     if (a->bias)
@@ -206,8 +220,22 @@ void REAL_FN(attention_open)(Attention *a, const Call *call) {
     else
         memset(a->spread + first * map, 0, bytes);
     REAL_FN(relative_bias_spread)
-    (&a->grid, heads, first, a->part_heads.end, a->rel_bias, a->spread);
+    (&a->grid, a->heads, first, a->part_heads.end, a->rel_bias, a->spread);
     a->bias = a->spread; /* which holds both */
+}
+
+void REAL_FN(attention_open)(Attention *a, const Call *call) {
+    const AttentionAttrs *attrs = call->attrs;
+    *a = sizes_of(call);
+    open_data(a, call);
+    open_windows(a, attrs);
+    open_limits(a, call);
+    a->block = block_rows(a, attrs);
+    open_part(a, call);
+    open_scratch(a, call);
+    if (a->rel_key && a->grid.column_step) REAL_FN(relative_prepare)(&a->grid);
+    if (a->rel_bias && a->along) spread_buckets(a, attrs);
+    if (a->rel_bias && a->spread) spread_biases(a);
 }
 
 /* out[g, c, j] = x[sample, j, (head / share + g) * width + c]: the keys or values that

@@ -375,6 +375,33 @@ static Scalars scalars_of(const Objective *o, Node *loss) {
     return s;
 }
 
+/* The data set, which must have what the scalars are computed from. */
+static Status find_set(Batches **set, Objective *o, const char *data,
+                       const Scalars *scalars, Diag *diag) {
+    const DataUse use = {
+        .graph = o->graph, .roots = scalars->nodes, .root_count = 1 + scalars->count};
+    const Status status = step_data(o->ctx, data, &use, set, diag);
+    if (status == STATUS_MODEL && *set) objective_hint_labels(o, *set, diag);
+    return status;
+}
+
+/* A rate of this training alone, where there is one: the model keeps its own. */
+static Status set_dropout(Objective *o, double rate, Diag *diag) {
+    for (Node *node = o->graph->first; node && rate >= 0; node = node->next)
+        if (node_is(node, &op_dropout))
+            TRY(node_set(o->graph, node, diag, "rate=%.17g", rate));
+    return STATUS_OK;
+}
+
+static Status open_development(Development *dev, Objective *o,
+                               const TrainOptions *options, Diag *diag) {
+    const DevelopmentWeights weights = {o, show_weights, o->graph};
+    if (!options->dev) return STATUS_OK;
+    TRY(development_open(dev, o->ctx, o->model, &weights, options, diag));
+    o->dev_metric = dev->metric;
+    return STATUS_OK;
+}
+
 Status objective_train(Objective *o, const char *data, const TrainOptions *given,
                        Diag *diag) {
     PassContext *ctx = o->ctx;
@@ -385,22 +412,11 @@ Status objective_train(Objective *o, const char *data, const TrainOptions *given
     TRY(add_low_rank(o, options, diag));
     TRY(node_add_sum(&loss, o->graph, o->part, o->weight, o->part_count, diag));
     Scalars scalars = scalars_of(o, loss);
-    const DataUse use = {
-        .graph = o->graph, .roots = scalars.nodes, .root_count = 1 + scalars.count};
-    const Status fits = step_data(ctx, data, &use, &set, diag);
-    if (fits == STATUS_MODEL && set) objective_hint_labels(o, set, diag);
-    TRY(fits);
+    TRY(find_set(&set, o, data, &scalars, diag));
     TRY(fake_quantise(o, options->fake_quant, diag));
-    /* A rate of this training alone: the model keeps its own. */
-    for (Node *node = o->graph->first; node && options->dropout >= 0; node = node->next)
-        if (node_is(node, &op_dropout))
-            TRY(node_set(o->graph, node, diag, "rate=%.17g", options->dropout));
+    TRY(set_dropout(o, options->dropout, diag));
     Development dev;
-    if (options->dev) {
-        const DevelopmentWeights weights = {o, show_weights, o->graph};
-        TRY(development_open(&dev, ctx, o->model, &weights, options, diag));
-        o->dev_metric = dev.metric;
-    }
+    TRY(open_development(&dev, o, options, diag));
     objective_remember(o, set, options);
     TRY(check_groups(o, set, options, diag));
     if (ctx->plan) return plan_training(o, loss, options, diag);
