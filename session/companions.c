@@ -88,10 +88,10 @@ typedef enum Side { SIDE_SOURCE, SIDE_TARGET } Side;
 /* Reads a tokenizer; NULL where that fails, which those that need it have told. */
 static Tokenizer *read_tokenizer(const char *path, Side side) {
     Tokenizer *tokenizer = NULL;
-    Status status = STATUS_OK;
     Diag *own = diag_create();
-    if (side == SIDE_TARGET) status = tokenizer_read_target(&tokenizer, path, own);
-    if (status == STATUS_OK && !tokenizer) status = tokenizer_read(&tokenizer, path, own);
+    const Status status = side == SIDE_TARGET
+                              ? tokenizer_read_beside(&tokenizer, path, NULL, own)
+                              : tokenizer_read(&tokenizer, path, own);
     diag_destroy(own);
     return status == STATUS_OK ? tokenizer : NULL;
 }

@@ -88,9 +88,7 @@ static Status read_target(TextTranslator *t, const char *path, const char *sourc
     if (!path && has_pair(t->model))
         return tokenizer_read_asset(&t->target, t->model, TARGET_TOKENIZER, name, diag);
     if (!path) return tokenizer_read_model_target(&t->target, t->model, name, diag);
-    TRY(tokenizer_read_target(&t->target, path, diag));
-    if (t->target || (source && strcmp(source, path) == 0)) return STATUS_OK;
-    return tokenizer_read(&t->target, path, diag);
+    return tokenizer_read_beside(&t->target, path, source, diag);
 }
 
 static Status open_tokenizers(TextTranslator *t, Diag *diag) {

@@ -354,9 +354,7 @@ static Status tokenizers_fill(TranslationData *data, const TranslationOptions *o
                          "expected tokenizer, or source_tokenizer and target_tokenizer, "
                          "found all three");
     TRY(tokenizer_read(&data->source_tokenizer, source, diag));
-    TRY(tokenizer_read_target(&data->target_tokenizer, target, diag));
-    if (!data->target_tokenizer && strcmp(source, target) != 0)
-        TRY(tokenizer_read(&data->target_tokenizer, target, diag));
+    TRY(tokenizer_read_beside(&data->target_tokenizer, target, source, diag));
     if (!data->target_tokenizer) data->target_tokenizer = data->source_tokenizer;
     data->translations.lowercase = tokenizer_lowercases(data->target_tokenizer);
     data->base.vocabulary = vocabulary_of(data->source_tokenizer, data->arena);

@@ -74,6 +74,12 @@ Status tokenizer_read(Tokenizer **out, const char *path, Diag *diag);
  * *out is NULL where tokenizer_read's own cuts both. Fails as that. */
 Status tokenizer_read_target(Tokenizer **out, const char *path, Diag *diag);
 
+/* Reads the tokenizer of translations that is at `path`, as tokenizer_read_target or else
+ * tokenizer_read does; *out is NULL where that at `source` (NULL = it is at none) cuts
+ * them, too. Fails as these. */
+Status tokenizer_read_beside(Tokenizer **out, const char *path, const char *source,
+                             Diag *diag);
+
 /* Whether a tokenizer goes with a model: one of its assets is one. */
 bool tokenizer_of_model(const Model *model);
 

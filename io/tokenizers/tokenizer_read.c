@@ -91,6 +91,13 @@ Status tokenizer_read_target(Tokenizer **out, const char *path, Diag *diag) {
     return name ? read_any(out, &folder, name, diag) : STATUS_OK;
 }
 
+Status tokenizer_read_beside(Tokenizer **out, const char *path, const char *source,
+                             Diag *diag) {
+    TRY(tokenizer_read_target(out, path, diag));
+    if (*out || (source && strcmp(source, path) == 0)) return STATUS_OK;
+    return tokenizer_read(out, path, diag);
+}
+
 bool tokenizer_of_model(const Model *model) {
     bool found = model_asset(model, "tokenizer.json") ||
                  model_asset(model, "vocab.json") || model_asset(model, "vocab.txt");

@@ -31,12 +31,15 @@ static Status plan_recipe(const Search *search, Session *session, const char *re
  * when it has run. */
 #define GUESS_MARGIN 0.8
 
+bool search_within(const SearchOptions *options, double flops, double parameters) {
+    return (options->max_flops == 0 || flops <= options->max_flops) &&
+           (options->max_parameters == 0 || parameters <= options->max_parameters);
+}
+
 /* Whether a share of the planned sizes is within the budgets. */
 static bool is_within(const Search *search, const Candidate *candidate, double share) {
-    const SearchOptions *options = &search->options;
-    return (options->max_flops == 0 || share * candidate->flops <= options->max_flops) &&
-           (options->max_parameters == 0 ||
-            share * candidate->parameters <= options->max_parameters);
+    return search_within(&search->options, share * candidate->flops,
+                         share * candidate->parameters);
 }
 
 /* Takes the sizes of a plan. */

@@ -15,6 +15,9 @@ typedef struct CandidatePlanner {
     int maybe_count;
 } CandidatePlanner;
 
+/* Whether sizes, as shares of the input model's, are within the budgets. */
+bool search_within(const SearchOptions *options, double flops, double parameters);
+
 /* Recipe `index` of the space as a candidate that has no number yet. */
 Candidate candidate_of(const Search *search, uint64_t index, int generation);
 

@@ -22,13 +22,10 @@ enum {
 
 /* Whether a recipe whose plan guessed came out above the budgets. */
 static bool is_over(const Search *search, const Candidate *candidate) {
-    const SearchOptions *options = &search->options;
     const TrialResult *result = &candidate->result, *input = &search->baseline;
     if (!candidate->guessed || result->status != TRIAL_DONE) return false;
-    const double flops = result->flops / input->flops;
-    const double parameters = (double)result->parameters / (double)input->parameters;
-    return (options->max_flops > 0 && flops > options->max_flops) ||
-           (options->max_parameters > 0 && parameters > options->max_parameters);
+    return !search_within(&search->options, result->flops / input->flops,
+                          (double)result->parameters / (double)input->parameters);
 }
 
 Status search_run_rung(Search *search, const int *chosen, int count, int rung,
