@@ -16,6 +16,24 @@ bool plan_is_param(const PlanNode *node) {
     return node->node->storage != NULL;
 }
 
+PlanNode plan_node(const Plan *plan, Node *node) {
+    return (PlanNode){.node = node,
+                      .op = node->op,
+                      .kernel = kernel_of(plan->kernels, node->op),
+                      .offset = -1,
+                      .forward = -1,
+                      .backward = -1,
+                      .again = -1,
+                      .value = -1,
+                      .aux = -1,
+                      .gradient = -1,
+                      .forward_scratch = -1,
+                      .backward_scratch = -1,
+                      .value_again = -1,
+                      .aux_again = -1,
+                      .scratch_again = -1};
+}
+
 void plan_view(View *view, const PlanNode *node) {
     *view = (View){.rank = node->type.rank, .count = node->count};
     memcpy(view->dim, node->type.dim, sizeof view->dim);

@@ -103,6 +103,10 @@ size_t plan_element_bytes(const Plan *plan, const PlanNode *node);
 /* Whether a node is a leaf that names a storage. */
 bool plan_is_param(const PlanNode *node);
 
+/* What a plan says of a node of which nothing is known yet: no operands, type, calls or
+ * buffers. */
+PlanNode plan_node(const Plan *plan, Node *node);
+
 /* Fills `view` with the shape of a node's value, without data. */
 void plan_view(View *view, const PlanNode *node);
 

@@ -2,11 +2,13 @@
  *
  *     collect_nodes     what the loss and the results depend on
  *     ask_ops           which sizes an op refuses, what integer inputs may hold
+ *     plan_narrow       tokens that nobody reads: exec/plan/narrow.c
  *     plan_gradients    the backward calls, how each writes its operands' gradients
  *     plan_recompute    what is computed again: exec/plan/recompute.c
  *     plan_memory       buffers, lifetimes, places: exec/plan/plan_memory.c */
 #include "exec/plan/plan_build.h"
 
+#include "exec/plan/narrow.h"
 #include "exec/plan/plan_memory.h"
 #include "exec/plan/recompute.h"
 #include "exec/plan/weight_layout.h"
@@ -57,21 +59,7 @@ static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *
         plan->index[node->id] = -1;
         if (!mark[node->id]) continue;
         PlanNode *out = &plan->nodes[plan->node_count];
-        *out = (PlanNode){.node = node,
-                          .op = node->op,
-                          .kernel = kernel_of(plan->kernels, node->op),
-                          .offset = -1,
-                          .forward = -1,
-                          .backward = -1,
-                          .again = -1,
-                          .value = -1,
-                          .aux = -1,
-                          .gradient = -1,
-                          .forward_scratch = -1,
-                          .backward_scratch = -1,
-                          .value_again = -1,
-                          .aux_again = -1,
-                          .scratch_again = -1};
+        *out = plan_node(plan, node);
         for (int i = 0; node->storage && i < graph->storage_count; i++)
             if (graph->storages[i] == node->storage) out->offset = offset[i];
         TRY(bind_node(out, options, diag));
@@ -86,7 +74,6 @@ static Status collect_nodes(Plan *plan, const PlanOptions *options, const bool *
         if (!node_is_leaf(node)) out->forward = plan->calls++;
         plan->index[node->id] = plan->node_count++;
     }
-    plan->end = options->loss ? 2 * plan->calls : plan->calls;
     return STATUS_OK;
 }
 
@@ -219,6 +206,15 @@ static Status check_options(const PlanOptions *options, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Of results and the loss all tokens are wanted. */
+static void narrow(Plan *plan, const PlanOptions *options) {
+    bool *wanted = ARENA_ARRAY(plan->arena, bool, (size_t)plan->node_count);
+    for (int i = 0; i < options->result_count; i++)
+        wanted[plan_find(plan, options->results[i])] = true;
+    if (options->loss) wanted[plan_find(plan, options->loss)] = true;
+    plan_narrow(plan, wanted);
+}
+
 static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag *diag) {
     TRY(check_options(options, diag));
     Graph *graph = plan->graph;
@@ -236,6 +232,8 @@ static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag
     plan->index_count = (int)count;
     TRY(collect_nodes(plan, options, mark, offset, diag));
     TRY(ask_ops(plan, diag));
+    if (!options->whole) narrow(plan, options);
+    plan->end = options->loss ? 2 * plan->calls : plan->calls;
     if (options->loss) {
         plan->loss = plan_find(plan, options->loss);
         TRY(plan_gradients(plan, options->input_gradients, share, diag));

@@ -8,7 +8,9 @@
 #include "ir/arena.h"
 
 #include <mpi.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* Bytes of a piece. */
 #define PIECE ((size_t)4 << 20)
@@ -18,6 +20,10 @@
 #define SMALL ((size_t)1 << 16)
 
 #define TAG 1
+
+/* A rank that waits asks again at once, then lets others have its processor, then sleeps
+ * in between: ranks may be more than processors are, and threads of a rank go on. */
+enum { ASKED_AT_ONCE = 200, ASKED_IN_TURN = 2000, SLEEP_NS = 50000 };
 
 bool mpi_built(void) {
     return true;
@@ -50,10 +56,39 @@ _Noreturn void mpi_abort(int code) {
     _Exit(code);
 }
 
+/* ---- waiting ---- */
+
+static void rest(int64_t asked) {
+    const struct timespec sleep = {0, SLEEP_NS};
+    if (asked >= ASKED_IN_TURN)
+        nanosleep(&sleep, NULL);
+    else if (asked >= ASKED_AT_ONCE)
+        sched_yield();
+}
+
+/* Until all requests are done. */
+static Status wait_for_all(int count, MPI_Request *requests, MPI_Status *statuses,
+                           Diag *diag) {
+    for (int64_t asked = 0;; asked++) {
+        int done = 0;
+        TRY(check(MPI_Testall(count, requests, &done, statuses), diag));
+        if (done) return STATUS_OK;
+        rest(asked);
+    }
+}
+
+/* The end of something that all ranks do together, and began with `code`. */
+static Status wait_for(int code, MPI_Request *request, Diag *diag) {
+    MPI_Status status;
+    TRY(check(code, diag));
+    return wait_for_all(1, request, &status, diag);
+}
+
 Status mpi_least(int *numbers, int count, Diag *diag) {
-    return check(
-        MPI_Allreduce(MPI_IN_PLACE, numbers, count, MPI_INT, MPI_MIN, MPI_COMM_WORLD),
-        diag);
+    MPI_Request request;
+    const int code = MPI_Iallreduce(MPI_IN_PLACE, numbers, count, MPI_INT, MPI_MIN,
+                                    MPI_COMM_WORLD, &request);
+    return wait_for(code, &request, diag);
 }
 
 static int piece_of(size_t left) {
@@ -61,10 +96,12 @@ static int piece_of(size_t left) {
 }
 
 Status mpi_broadcast(void *data, size_t bytes, int root, Diag *diag) {
-    for (size_t at = 0; at < bytes; at += PIECE)
-        TRY(check(MPI_Bcast((char *)data + at, piece_of(bytes - at), MPI_BYTE, root,
-                            MPI_COMM_WORLD),
-                  diag));
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        MPI_Request request;
+        const int code = MPI_Ibcast((char *)data + at, piece_of(bytes - at), MPI_BYTE,
+                                    root, MPI_COMM_WORLD, &request);
+        TRY(wait_for(code, &request, diag));
+    }
     return STATUS_OK;
 }
 
@@ -144,7 +181,7 @@ Status mpi_transfer_wait(MpiTransfer *transfer, bool *done, Diag *diag) {
     }
     const int count = transfer->count;
     transfer->count = 0;
-    return check(MPI_Waitall(count, transfer->requests, transfer->statuses), diag);
+    return wait_for_all(count, transfer->requests, transfer->statuses, diag);
 }
 
 Status mpi_exchange(const RanksMessage *send, int sends, const RanksMessage *receive,
@@ -168,10 +205,12 @@ static Status gather_small(void *all, const size_t *bytes, int ranks, Diag *diag
         counts[r] = (int)bytes[r];
         places[r] = r > 0 ? places[r - 1] + counts[r - 1] : 0;
     }
-    const int code = MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, all, counts, places,
-                                    MPI_BYTE, MPI_COMM_WORLD);
-    free(counts);
-    return check(code, diag);
+    MPI_Request request;
+    const int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, all, counts, places,
+                                     MPI_BYTE, MPI_COMM_WORLD, &request);
+    const Status status = wait_for(code, &request, diag);
+    free(counts); /* MPI reads them until then */
+    return status;
 }
 
 /* The pieces of one rank, as messages to or from another. Returns how many. */

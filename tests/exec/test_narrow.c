@@ -1,0 +1,283 @@
+/* Plans that compute no tokens that nobody reads: values and gradients are those of plans
+ * that compute all, in double precision to the last digits. */
+#include "exec/plan/plan_build.h"
+#include "exec/run/run.h"
+#include "ir/irtext.h"
+#include "ir/random.h"
+#include "passes/training/label_loss.h"
+#include "tests/support/check.h"
+#include "tests/support/configured.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 3, TOKENS = 12, LAST = 1 /* layer */ };
+
+/* A model of two layers, and how many tokens of its last layer are read; 0 = all. */
+typedef struct Narrowed {
+    const char *config;
+    int64_t tokens;
+} Narrowed;
+
+#define SIZES                                                                            \
+    "hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 2,\n"                   \
+    " intermediate_size: 32, initializer_range: 0.3, num_labels: 3"
+#define TEXTS "vocab_size: 24, max_position_embeddings: 16"
+#define IMAGES                                                                           \
+    "image_size: 12, patch_size: 4, num_channels: 1, id2label: {'0': a, '1': b, '2': c}"
+
+static const Narrowed MODELS[] = {
+    {"{model_type: bert, architectures: [BertForSequenceClassification], " SIZES
+     ", " TEXTS "}",
+     1},
+    {"{model_type: vit, architectures: [ViTForImageClassification], " SIZES ", " IMAGES
+     "}",
+     1},
+    {"{model_type: deit, architectures: [DeiTForImageClassificationWithTeacher],\n"
+     " " SIZES ", " IMAGES "}",
+     2},
+    /* in its last layer queries see near keys alone */
+    {"{model_type: modernbert, architectures: [ModernBertForSequenceClassification],\n"
+     " " SIZES ", " TEXTS ", local_attention: 4, global_attn_every_n_layers: 2}",
+     1},
+    /* all tokens are read: averaged, labelled, or of them the last */
+    {"{model_type: modernbert, architectures: [ModernBertForSequenceClassification],\n"
+     " " SIZES ", " TEXTS ", classifier_pooling: mean}",
+     0},
+    {"{model_type: bert, architectures: [BertForTokenClassification], " SIZES ", " TEXTS
+     "}",
+     0},
+    {"{model_type: gpt2, architectures: [GPT2LMHeadModel], n_embd: 16, n_layer: 2,\n"
+     " n_head: 2, vocab_size: 24, n_positions: 16}",
+     0},
+};
+enum { MODEL_COUNT = sizeof MODELS / sizeof *MODELS };
+
+/* ---- runs ---- */
+
+typedef struct Run {
+    Plan *plan;
+    Params *params;
+    Workspace *workspace;
+    double *gradients;
+    int64_t count; /* of gradients */
+} Run;
+
+static void fill_integers(const PlanNode *input, int64_t limit, int32_t *out) {
+    const int64_t row = input->type.rank > 0 ? input->type.dim[input->type.rank - 1] : 1;
+    for (int64_t i = 0; i < input->count; i++) {
+        out[i] = (int32_t)((i * 7 + 3) % (limit > 0 ? limit : 2));
+        if (strstr(input->node->name, "attention_mask"))
+            out[i] = i % row < row - 1 - i / row;
+    }
+}
+
+static void fill_inputs(const Run *run) {
+    for (int i = 0; i < run->plan->node_count; i++) {
+        const PlanNode *input = &run->plan->nodes[i];
+        if (input->forward >= 0 || !input->node->name) continue;
+        void *data = workspace_input(run->workspace, input->node->name);
+        if (input->type.dtype == DTYPE_I32)
+            fill_integers(input, plan_index_limit(run->plan, input->node), data);
+        for (int64_t k = 0; k < input->count && input->type.dtype != DTYPE_I32; k++)
+            ((double *)data)[k] = random_normal(9, (uint64_t)k);
+    }
+}
+
+static PlanOptions options_of(Node *loss, Node *const *results, int count) {
+    PlanOptions options = {.precision = PRECISION_F64,
+                           .loss = loss,
+                           .results = results,
+                           .result_count = count,
+                           .sizes = {SAMPLES}};
+    options.sizes[DIM_INDEX(DIM_T)] = TOKENS;
+    return options;
+}
+
+static Run run_plan(Graph *graph, const PlanOptions *options, Diag *diag) {
+    Run run = {0};
+    assert_ok(plan_create(&run.plan, graph, options, diag), diag);
+    assert_ok(params_create(&run.params, graph, PRECISION_F64, false, diag), diag);
+    assert_ok(workspace_create(&run.workspace, diag), diag);
+    assert_ok(workspace_bind(run.workspace, run.plan, run.params, diag), diag);
+    run.count = params_gradient_count(run.params);
+    run.gradients = memory_alloc((size_t)run.count, sizeof *run.gradients);
+    fill_inputs(&run);
+    run_forward(run.workspace, (RunMode){0}); /* without dropout */
+    if (options->loss) run_backward(run.workspace, (RunMode){0}, 1, run.gradients);
+    return run;
+}
+
+static void run_close(Run *run) {
+    workspace_destroy(run->workspace);
+    params_destroy(run->params);
+    plan_destroy(run->plan);
+    free(run->gradients);
+}
+
+static void check_near(const double *want, const double *got, int64_t count) {
+    double largest = 0, apart = 0;
+    for (int64_t i = 0; i < count; i++) {
+        largest = fmax(largest, fabs(want[i]));
+        apart = fmax(apart, fabs(want[i] - got[i]));
+    }
+    assert_true(largest > 0);
+    assert_true(apart <= 1e-12 * largest);
+}
+
+/* Narrow and whole: the same results, loss and gradients. Returns the plan's narrow one.
+ */
+static Run check_same(Graph *graph, PlanOptions options, Diag *diag) {
+    Run narrow = run_plan(graph, &options, diag);
+    options.whole = true;
+    Run whole = run_plan(graph, &options, diag);
+    if (options.loss) check_near(whole.gradients, narrow.gradients, whole.count);
+    for (int i = 0; i < options.result_count; i++) {
+        const Node *node = options.results[i];
+        const PlanNode *planned = &whole.plan->nodes[plan_find(whole.plan, node)];
+        assert_int_equal(workspace_value_bytes(narrow.workspace, node),
+                         workspace_value_bytes(whole.workspace, node));
+        check_near(workspace_value(whole.workspace, node),
+                   workspace_value(narrow.workspace, node), planned->count);
+    }
+    assert_true(plan_flops(narrow.plan) == plan_flops(whole.plan));
+    assert_true(plan_workspace_bytes(narrow.plan) <= plan_workspace_bytes(whole.plan));
+    run_close(&whole);
+    return narrow;
+}
+
+static Node *add_loss(Graph *graph, Diag *diag) {
+    Node *loss = NULL;
+    assert_ok(label_loss_add(&loss, graph, graph_output(graph, "logits"),
+                             &(LabelLossOptions){0}, diag),
+              diag);
+    graph_number(graph);
+    return loss;
+}
+
+/* Tokens that a plan computes of the node in a place; -1 where there is no such node. */
+static int64_t tokens_of(const Plan *plan, Graph *graph, int layer, Role role) {
+    const Node *node = graph_find(graph, NULL, layer, role);
+    return node ? plan->nodes[plan_find(plan, node)].type.dim[1] : -1;
+}
+
+/* ---- tests ---- */
+
+/* Queries, and what follows them in the last layer, are of the tokens that are read;
+ * keys, values and the layer before of all. */
+static void check_tokens(const Plan *plan, Graph *graph, int64_t expected) {
+    const int64_t all = tokens_of(plan, graph, LAST, ROLE_K);
+    static const Role NARROW[] = {ROLE_Q, ROLE_ATTENTION, ROLE_FFN_OUT};
+    assert_true(all > 2);
+    if (expected == 0) expected = all;
+    for (size_t i = 0; i < sizeof NARROW / sizeof *NARROW; i++) {
+        assert_int_equal(tokens_of(plan, graph, LAST, NARROW[i]), expected);
+        assert_int_equal(tokens_of(plan, graph, LAST - 1, NARROW[i]), all);
+    }
+    assert_int_equal(tokens_of(plan, graph, LAST, ROLE_V), all);
+}
+
+static void test_models(void **state) {
+    (void)state;
+    for (int m = 0; m < MODEL_COUNT; m++) {
+        Diag *diag = diag_create();
+        Model *model = configured_model(MODELS[m].config, 3);
+        Node *loss = add_loss(model->graph, diag);
+        Node *results[] = {graph_output(model->graph, "logits"), loss};
+        Run run = check_same(model->graph, options_of(loss, results, 2), diag);
+        check_tokens(run.plan, model->graph, MODELS[m].tokens);
+        run_close(&run);
+        run = check_same(model->graph, options_of(NULL, results, 1), diag);
+        check_tokens(run.plan, model->graph, MODELS[m].tokens);
+        run_close(&run);
+        model_destroy(model);
+        diag_destroy(diag);
+    }
+}
+
+/* Who asks for a value in the midst of the last layer gets all of it, and what it is
+ * computed from is whole; what comes behind it is not. */
+static void test_results(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = configured_model(MODELS[0].config, 3);
+    Graph *graph = model->graph;
+    Node *loss = add_loss(graph, diag);
+    Node *results[] = {graph_find(graph, NULL, LAST, ROLE_NORM1)};
+    Run run = check_same(graph, options_of(loss, results, 1), diag);
+    assert_int_equal(tokens_of(run.plan, graph, LAST, ROLE_Q), TOKENS);
+    assert_int_equal(tokens_of(run.plan, graph, LAST, ROLE_NORM1), TOKENS);
+    assert_int_equal(tokens_of(run.plan, graph, LAST, ROLE_FFN_IN), 1);
+    assert_int_equal(tokens_of(run.plan, graph, LAST, ROLE_NORM2), 1);
+    run_close(&run);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* Layers that are computed again are so of the tokens that are read. */
+static void test_recompute(void **state) {
+    (void)state;
+    Diag *diag = diag_create();
+    Model *model = configured_model(MODELS[0].config, 3);
+    Node *loss = add_loss(model->graph, diag);
+    PlanOptions options = options_of(loss, NULL, 0);
+    options.recompute = true;
+    Run run = check_same(model->graph, options, diag);
+    check_tokens(run.plan, model->graph, 1);
+    run_close(&run);
+    model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* Two tokens that are selected: as many are computed as the later one takes; the first of
+ * three values of one token each is found by all that read it. */
+static void test_places(void **state) {
+    (void)state;
+    static const char *const IR =
+        "ir 2\n"
+        "input x : f32[N, 6, 4]\n"
+        "param @w : f32[4, 4] init trunc_normal(0.5)\n"
+        "%a = linear($x, @w) : f32[N, 6, 4]\n"
+        "%b = attention(%a, %a, %a) {causal=true heads=2} : f32[N, 6, 4]\n"
+        "%c = add(%b, %a) : f32[N, 6, 4]\n"
+        "%d = multiply(%c, %a) : f32[N, 6, 4]\n"
+        "%e = select_token(%d) {index=3} : f32[N, 4]\n"
+        "%f = select_token(%c) {index=1} : f32[N, 4]\n"
+        "%g = add(%e, %f) : f32[N, 4]\n"
+        "output y = %g\n";
+    Diag *diag = diag_create();
+    Arena *arena = arena_create();
+    Graph *graph = NULL;
+    assert_ok(graph_parse(&graph, arena, ops_table(), "places", IR, strlen(IR), diag),
+              diag);
+    assert_ok(graph_init_weights(graph, 3, diag), diag);
+    Node *results[] = {graph_output(graph, "y")};
+    graph_number(graph);
+    Run run = check_same(graph, options_of(NULL, results, 1), diag);
+    int narrow = 0, slices = 0;
+    for (int i = 0; i < run.plan->node_count; i++) {
+        const PlanNode *node = &run.plan->nodes[i];
+        if (node->type.rank == 3 && node->type.dim[1] != 6) {
+            assert_int_equal(node->type.dim[1], 4);
+            narrow++;
+        }
+        slices += strcmp(node->op->name, "slice") == 0;
+    }
+    assert_int_equal(slices, 1); /* of a, for b, c and d */
+    assert_int_equal(narrow, 4); /* b, c, d and that one */
+    run_close(&run);
+    graph_release(graph);
+    arena_destroy(arena);
+    diag_destroy(diag);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_results),
+        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_places),
+    };
+    return cmocka_run_group_tests_name("narrow", tests, NULL, NULL);
+}
