@@ -1,4 +1,4 @@
-/* Signal handlers. A handler can only talk to the program through globals, the three
+/* Signal handlers. A handler can only talk to the program through globals, the four
  * below. */
 #include "cli/signals.h"
 
@@ -16,6 +16,7 @@ enum { DEADLINE_SECONDS = 60 };
 static volatile sig_atomic_t interrupts;
 static volatile sig_atomic_t asked; /* somebody asks whether there was one */
 static volatile sig_atomic_t owner; /* process that installed the handlers */
+static volatile sig_atomic_t other; /* one of several ranks, and not the first */
 
 bool signals_interrupted(void *self) {
     (void)self;
@@ -31,8 +32,7 @@ bool signals_interrupted_before(void) {
 /* Ends the program, without the files that it was writing. Of ranks the first tells. */
 _Noreturn static void end_now(const char *message) {
     outfile_abandon_all();
-    if (ranks_number() == 0 && write(STDERR_FILENO, message, strlen(message)) < 0)
-        _exit(1);
+    if (!other && write(STDERR_FILENO, message, strlen(message)) < 0) _exit(1);
     _exit(status_exit_code(STATUS_INTERRUPTED));
 }
 
@@ -68,6 +68,7 @@ static void install(int number, void (*handler)(int)) {
 void signals_install(void) {
     atexit(outfile_abandon_all);
     owner = (sig_atomic_t)getpid();
+    other = ranks_launched_number() > 0;
     install(SIGINT, on_interrupt);
     install(SIGTERM, on_interrupt);
     install(SIGHUP, on_interrupt);

@@ -9,15 +9,13 @@
 #include "exec/run/ticker.h"
 #include "ir/arena.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The process's place in its job, which is one for the process as MPI's is. */
 static struct {
     bool joined;
-    int count;         /* 0 before ranks_open: there is one rank */
-    atomic_int number; /* likewise; a signal's handler reads it on any thread */
+    int count, number; /* 0 before ranks_open: there is one rank */
     Status failed;     /* what all ranks know of */
     bool interrupted;  /* all ranks know of that, too */
     bool broken;       /* MPI failed: there is no talking any more */
@@ -64,6 +62,11 @@ long ranks_launched(void) {
         if (tasks > count) count = tasks;
     }
     return count;
+}
+
+long ranks_launched_number(void) {
+    const long pmi = launched("PMI_RANK", launched("PMIX_RANK", 0));
+    return launched("OMPI_COMM_WORLD_RANK", pmi);
 }
 
 static Status refuse(long launched_count, const char *why, Diag *diag) {

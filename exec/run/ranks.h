@@ -40,6 +40,9 @@ void ranks_close(void);
  * = it was not. */
 long ranks_launched(void);
 
+/* Which of them this one is, from 0, also before ranks_open. */
+long ranks_launched_number(void);
+
 /* Ends all ranks at once with an exit code, from anywhere but a signal handler. */
 _Noreturn void ranks_abort(int code);
 

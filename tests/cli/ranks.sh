@@ -186,13 +186,17 @@ expect 2 1 'inspect. runs in one process, found 2 ranks'
 # alive RANK: whether the rank's process is there.
 alive() { kill -0 "$(cat pid.$1)" 2>/dev/null; }
 
-# start: a job of 3 ranks that trains for long, with pids known; $mpi is mpirun's process.
+# launch: a job of 3 ranks that trains for long; $mpi is mpirun's process. start: until it
+# trains, with pids known.
 sed 's/epochs: 2/epochs: 100000/' tiny.yaml >long.yaml
-start() {
+launch() {
     rm -f pid.*
     timeout 60 $mpirun -n 3 ./rank.sh "$COMPRESS" --recipe long.yaml --output kept.h5 \
         --force --quiet --events events >out 2>err &
     mpi=$!
+}
+start() {
+    launch
     for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         sleep 0.5
         grep -q step_begin events 2>/dev/null && return
@@ -213,6 +217,10 @@ alive 2 && fail "rank 2 outlives a rank that was killed"
 rm -f events
 
 # mpirun that is asked to end.
+told_once() {
+    [ "$(grep -c -E 'error: .*stopped|^interrupted' err)" -le 1 ] ||
+        { cp err told; fail "an interruption $1 is told more than once"; }
+}
 start
 kill -TERM $mpi
 wait $mpi
@@ -221,8 +229,18 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.5
 done
 alive 0 && fail "rank 0 goes on after SIGTERM"
-[ "$(grep -c -E 'error: .*stopped|^interrupted' err)" -le 1 ] ||
-    { cp err told; fail "an interruption is told more than once"; }
+told_once "of training"
+rm -f events
+
+# Likewise at once: the ranks may not know each other yet.
+for moment in 0.1 0.2 0.4; do
+    launch
+    sleep $moment
+    kill -TERM $mpi
+    wait $mpi
+    told_once "after $moment s"
+    rm -f events
+done
 
 [ "$(cat kept.h5)" = old ] || fail "a failed job has changed an output"
 rm -rf kept.h5.checkpoint
