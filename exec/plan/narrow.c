@@ -1,6 +1,8 @@
 /* Narrow: see exec/plan/narrow.h. */
 #include "exec/plan/narrow.h"
 
+#include "exec/position_terms.h"
+
 #include <string.h>
 
 enum { TOKEN_AXIS = 1, TOKEN_RANK = 3 };
@@ -40,11 +42,8 @@ static bool is_rowwise(const Plan *plan, const PlanNode *node) {
 
 /* Attention of queries that do not have to be those of a grid or of a table. */
 static bool is_free_attention(const PlanNode *node) {
-    static const char *const TIED[] = {"bias", "rel_key", "rel_bias"};
-    if (node->op != &op_attention) return false;
-    for (size_t i = 0; i < sizeof TIED / sizeof *TIED; i++)
-        if (node_operand(node->node, TIED[i])) return false;
-    return ((const AttentionAttrs *)node->node->attrs)->window == 0;
+    return node->op == &op_attention && !attention_has_position_terms(node->node) &&
+           ((const AttentionAttrs *)node->node->attrs)->window == 0;
 }
 
 static bool can_be_narrow(const Plan *plan, const PlanNode *node) {
@@ -60,16 +59,16 @@ static int64_t tokens_read(const PlanNode *node, int j, int64_t tokens) {
     return tokens;
 }
 
-/* Readers come later: going backwards, those of a node are known. */
-static bool find_tokens(Narrowing *n, const bool *wanted) {
+/* Readers come later: going backwards, those of a node are known. Returns how many
+ * operands narrow calls have, before each of which a call may be put in. */
+static size_t find_tokens(Narrowing *n) {
     const Plan *plan = n->plan;
-    bool any = false;
+    size_t operands = 0;
     for (int i = plan->node_count - 1; i >= 0; i--) {
         const PlanNode *node = &plan->nodes[i];
-        if (wanted[i] || !can_be_narrow(plan, node) ||
-            n->tokens[i] >= node->type.dim[TOKEN_AXIS])
+        if (!can_be_narrow(plan, node) || n->tokens[i] >= node->type.dim[TOKEN_AXIS])
             n->tokens[i] = ALL_TOKENS;
-        any |= n->tokens[i] != ALL_TOKENS;
+        if (n->tokens[i] != ALL_TOKENS) operands += (size_t)node->in_count;
         for (int j = 0; j < node->in_count; j++) {
             if (node->in[j].node < 0) continue;
             int64_t *most = &n->tokens[node->in[j].node];
@@ -77,7 +76,7 @@ static bool find_tokens(Narrowing *n, const bool *wanted) {
             if (read > *most) *most = read;
         }
     }
-    return any;
+    return operands;
 }
 
 /* ---- the plan anew ---- */
@@ -103,7 +102,6 @@ static Node *first_tokens_node(Narrowing *n, Node *of) {
     attrs->axis = TOKEN_AXIS;
     *node = (Node){.op = &op_slice, .attrs = attrs, .layer = -1, .loc = of->loc};
     node->id = n->plan->index_count + n->count; /* as no node of the graph */
-    node->type = of->type;
     node->in = ARENA_ARRAY(arena, Node *, 1);
     node->in[node->in_count++] = of;
     return node;
@@ -152,20 +150,14 @@ static void move_nodes(Narrowing *n) {
     }
 }
 
-/* Operands of narrow calls: as many calls as may come in between. */
-static size_t most_first_tokens(const Narrowing *n) {
-    size_t most = 0;
-    for (int i = 0; i < n->plan->node_count; i++)
-        if (n->tokens[i] != ALL_TOKENS) most += (size_t)n->plan->nodes[i].in_count;
-    return most;
-}
-
-void plan_narrow(Plan *plan, const bool *wanted) {
-    const size_t count = (size_t)plan->node_count;
-    Narrowing n = {.plan = plan, .tokens = ARENA_ARRAY(plan->arena, int64_t, count)};
-    if (!find_tokens(&n, wanted)) return;
-    n.moved = ARENA_ARRAY(plan->arena, int, count);
-    n.nodes = ARENA_ARRAY(plan->arena, PlanNode, count + most_first_tokens(&n));
+void plan_narrow(Plan *plan, Node *const *results, int count) {
+    const size_t nodes = (size_t)plan->node_count;
+    Narrowing n = {.plan = plan, .tokens = ARENA_ARRAY(plan->arena, int64_t, nodes)};
+    for (int i = 0; i < count; i++) n.tokens[plan_find(plan, results[i])] = ALL_TOKENS;
+    const size_t operands = find_tokens(&n);
+    if (operands == 0) return;
+    n.moved = ARENA_ARRAY(plan->arena, int, nodes);
+    n.nodes = ARENA_ARRAY(plan->arena, PlanNode, nodes + operands);
     move_nodes(&n);
     for (int id = 0; id < plan->index_count; id++)
         if (plan->index[id] >= 0) plan->index[id] = n.moved[plan->index[id]];

@@ -15,8 +15,8 @@
 #include "exec/plan/plan.h"
 
 /* Narrows the nodes of a plan, of which operands, types and forward calls are known and
- * nothing else. `wanted`: by index into Plan.nodes, whether a node's whole value is asked
- * for. Plan.flops stays that of the graph as it is written. */
-void plan_narrow(Plan *plan, const bool *wanted);
+ * nothing else. `results` are values that must be readable after a run, whole; a loss is
+ * so in any case. Plan.flops stays that of the graph as it is written. */
+void plan_narrow(Plan *plan, Node *const *results, int count);
 
 #endif

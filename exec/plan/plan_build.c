@@ -206,15 +206,6 @@ static Status check_options(const PlanOptions *options, Diag *diag) {
     return STATUS_OK;
 }
 
-/* Of results and the loss all tokens are wanted. */
-static void narrow(Plan *plan, const PlanOptions *options) {
-    bool *wanted = ARENA_ARRAY(plan->arena, bool, (size_t)plan->node_count);
-    for (int i = 0; i < options->result_count; i++)
-        wanted[plan_find(plan, options->results[i])] = true;
-    if (options->loss) wanted[plan_find(plan, options->loss)] = true;
-    plan_narrow(plan, wanted);
-}
-
 static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag *diag) {
     TRY(check_options(options, diag));
     Graph *graph = plan->graph;
@@ -232,7 +223,7 @@ static Status plan_fill(Plan *plan, const PlanOptions *options, bool share, Diag
     plan->index_count = (int)count;
     TRY(collect_nodes(plan, options, mark, offset, diag));
     TRY(ask_ops(plan, diag));
-    if (!options->whole) narrow(plan, options);
+    if (!options->whole) plan_narrow(plan, options->results, options->result_count);
     plan->end = options->loss ? 2 * plan->calls : plan->calls;
     if (options->loss) {
         plan->loss = plan_find(plan, options->loss);

@@ -11,7 +11,7 @@ typedef struct PlanOptions {
     Node *loss; /* scalar to differentiate; NULL = inference */
     Node *const *results; /* values that must be readable after a run; the loss counts */
     int result_count;
-    bool whole;           /* all tokens of every value: without exec/plan/narrow.h */
+    bool whole;           /* all tokens of every value, to compare with: no plan_narrow */
     bool recompute;       /* see exec/plan/recompute.h */
     bool input_gradients; /* also compute gradients of real inputs (checks, saliency) */
 } PlanOptions;

@@ -3,6 +3,8 @@
  * are in distill_linear.c. */
 #include "passes/distill/distill_objective.h"
 
+#include "exec/position_terms.h"
+
 #include <string.h>
 
 /* ---- values of both sides ---- */
@@ -194,11 +196,10 @@ static Status add_relations(Distill *d, DistillMatch match, Node **terms, Diag *
 /* A map is of products of queries and keys: nothing else may be in the scores. */
 static Status check_scores(const Distill *d, const Graph *graph, const char *stack,
                            int layer, const char *side, Diag *diag) {
-    static const char *const TERMS[] = {"bias", "rel_bias", "rel_key"};
     const Node *node = node_find(graph, stack, layer, ROLE_ATTENTION, &op_attention);
     const char *found = NULL;
-    for (size_t i = 0; node && !found && i < sizeof TERMS / sizeof *TERMS; i++)
-        if (node_operand(node, TERMS[i])) found = "a bias by position is added to them";
+    if (node && attention_has_position_terms(node))
+        found = "a bias by position is added to them";
     if (node && ((const AttentionAttrs *)node->attrs)->cap > 0) found = "they are capped";
     if (!found) return STATUS_OK;
     Status status = step_fail_option(

@@ -1,8 +1,8 @@
 /* Dynamic inference of graphs by hand: what crosses the cuts, and what cannot be cut. */
 #include "exec/ops.h"
-#include "ir/irtext.h"
 #include "ir/random.h"
 #include "tests/exec/dynamic_fixture.h"
+#include "tests/support/configured.h"
 
 /* Inputs read at both ends and at one alone, a value that crosses two cuts, and one that
  * depends on weights alone and is read on both sides. */
@@ -66,23 +66,12 @@ static Rows rows(int32_t id) {
                   id};
 }
 
-static Model *parse(const char *text) {
-    Diag *diag = diag_create();
-    Model *model = model_create(ops_table());
-    assert_ok(graph_parse(&model->graph, model->arena, ops_table(), "text", text,
-                          strlen(text), diag),
-              diag);
-    assert_ok(model_init_weights(model, 2, diag), diag);
-    diag_destroy(diag);
-    return model;
-}
-
 static void test_crossings(void **state) {
     (void)state;
     Case c;
     double threshold[EXITS_MOST];
     Rows data = rows(4);
-    case_open(&c, parse(TEXT), &data.batches);
+    case_open(&c, parsed_model(TEXT, 2), &data.batches);
     All *all = run_all(&c, 1);
     choose_thresholds(&c, all, threshold);
     const ExitRule rule = {.criterion = EXIT_ENTROPY, .threshold = threshold};
@@ -117,7 +106,7 @@ static void test_late_ids(void **state) {
     const double high[EXITS_MOST] = {9, 9, 9};
     const ExitRule never = {EXIT_NEVER}, first = {EXIT_ENTROPY, high, 0};
     Rows data = rows(5);
-    case_open(&c, parse(TEXT), &data.batches);
+    case_open(&c, parsed_model(TEXT, 2), &data.batches);
     Graph *graph = c.model->graph;
     assert_int_equal(dynamic_batches(graph, c.exits, 3, &never, &data.batches, 0, 4, 2,
                                      NULL, take, &taken, &report, c.diag),
@@ -151,7 +140,7 @@ static void test_no_chain(void **state) {
                                  "output logits = %6\n";
     Case c;
     Rows data = rows(4);
-    case_open(&c, parse(TEXT), &data.batches);
+    case_open(&c, parsed_model(TEXT, 2), &data.batches);
     Node *const *e = c.exits;
     expect_refused(&c, (Node *[]){e[1], e[0], e[2]}, 3,
                    "exits that lie one behind the other, found exit 1 beside the next");
@@ -159,7 +148,7 @@ static void test_no_chain(void **state) {
     Node *beside = graph_output(c.model->graph, "beside");
     expect_refused(&c, (Node *[]){e[0], beside}, 2, "exit 2: expected as many classes");
     case_close(&c);
-    Model *model = parse(BESIDE);
+    Model *model = parsed_model(BESIDE, 2);
     Diag *diag = diag_create();
     double flops[2];
     Node *exits[] = {graph_output(model->graph, "exit.1"),

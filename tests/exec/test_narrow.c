@@ -1,16 +1,10 @@
 /* Plans that compute no tokens that nobody reads: values and gradients are those of plans
  * that compute all, in double precision to the last digits. */
-#include "exec/plan/plan_build.h"
-#include "exec/run/run.h"
-#include "ir/irtext.h"
-#include "ir/random.h"
 #include "passes/training/label_loss.h"
-#include "tests/support/check.h"
+#include "tests/exec/planned_run.h"
 #include "tests/support/configured.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { SAMPLES = 3, TOKENS = 12, LAST = 1 /* layer */ };
 
@@ -56,35 +50,6 @@ enum { MODEL_COUNT = sizeof MODELS / sizeof *MODELS };
 
 /* ---- runs ---- */
 
-typedef struct Run {
-    Plan *plan;
-    Params *params;
-    Workspace *workspace;
-    double *gradients;
-    int64_t count; /* of gradients */
-} Run;
-
-static void fill_integers(const PlanNode *input, int64_t limit, int32_t *out) {
-    const int64_t row = input->type.rank > 0 ? input->type.dim[input->type.rank - 1] : 1;
-    for (int64_t i = 0; i < input->count; i++) {
-        out[i] = (int32_t)((i * 7 + 3) % (limit > 0 ? limit : 2));
-        if (strstr(input->node->name, "attention_mask"))
-            out[i] = i % row < row - 1 - i / row;
-    }
-}
-
-static void fill_inputs(const Run *run) {
-    for (int i = 0; i < run->plan->node_count; i++) {
-        const PlanNode *input = &run->plan->nodes[i];
-        if (input->forward >= 0 || !input->node->name) continue;
-        void *data = workspace_input(run->workspace, input->node->name);
-        if (input->type.dtype == DTYPE_I32)
-            fill_integers(input, plan_index_limit(run->plan, input->node), data);
-        for (int64_t k = 0; k < input->count && input->type.dtype != DTYPE_I32; k++)
-            ((double *)data)[k] = random_normal(9, (uint64_t)k);
-    }
-}
-
 static PlanOptions options_of(Node *loss, Node *const *results, int count) {
     PlanOptions options = {.precision = PRECISION_F64,
                            .loss = loss,
@@ -96,24 +61,11 @@ static PlanOptions options_of(Node *loss, Node *const *results, int count) {
 }
 
 static Run run_plan(Graph *graph, const PlanOptions *options, Diag *diag) {
-    Run run = {0};
-    assert_ok(plan_create(&run.plan, graph, options, diag), diag);
-    assert_ok(params_create(&run.params, graph, PRECISION_F64, false, diag), diag);
-    assert_ok(workspace_create(&run.workspace, diag), diag);
-    assert_ok(workspace_bind(run.workspace, run.plan, run.params, diag), diag);
-    run.count = params_gradient_count(run.params);
-    run.gradients = memory_alloc((size_t)run.count, sizeof *run.gradients);
-    fill_inputs(&run);
+    Run run = run_open(graph, options, false, diag);
+    run_fill(&run);
     run_forward(run.workspace, (RunMode){0}); /* without dropout */
     if (options->loss) run_backward(run.workspace, (RunMode){0}, 1, run.gradients);
     return run;
-}
-
-static void run_close(Run *run) {
-    workspace_destroy(run->workspace);
-    params_destroy(run->params);
-    plan_destroy(run->plan);
-    free(run->gradients);
 }
 
 static void check_near(const double *want, const double *got, int64_t count) {
@@ -263,14 +215,9 @@ static void test_places(void **state) {
         "%g = add(%e, %f) : f32[N, 4]\n"
         "output y = %g\n";
     Diag *diag = diag_create();
-    Arena *arena = arena_create();
-    Graph *graph = NULL;
-    assert_ok(graph_parse(&graph, arena, ops_table(), "places", IR, strlen(IR), diag),
-              diag);
-    assert_ok(graph_init_weights(graph, 3, diag), diag);
-    Node *results[] = {graph_output(graph, "y")};
-    graph_number(graph);
-    Run run = check_same(graph, options_of(NULL, results, 1), diag);
+    Model *model = parsed_model(IR, 3);
+    Node *results[] = {graph_output(model->graph, "y")};
+    Run run = check_same(model->graph, options_of(NULL, results, 1), diag);
     int narrow = 0, slices = 0;
     for (int i = 0; i < run.plan->node_count; i++) {
         const PlanNode *node = &run.plan->nodes[i];
@@ -283,8 +230,7 @@ static void test_places(void **state) {
     assert_int_equal(slices, 1); /* of a, for b, c and d */
     assert_int_equal(narrow, 4); /* b, c, d and that one */
     run_close(&run);
-    graph_release(graph);
-    arena_destroy(arena);
+    model_destroy(model);
     diag_destroy(diag);
 }
 
@@ -356,22 +302,16 @@ static bool check_random(uint64_t key) {
     Text ir = {0};
     print_graph(&ir, key);
     Diag *diag = diag_create();
-    Arena *arena = arena_create();
-    Graph *graph = NULL;
-    assert_ok(graph_parse(&graph, arena, ops_table(), "drawn", ir.data, ir.length, diag),
-              diag);
-    assert_ok(graph_init_weights(graph, key, diag), diag);
-    graph_number(graph);
-    Node *results[] = {graph_output(graph, "y")};
-    Run run =
-        check_same(graph, options_of(graph_output(graph, "loss"), results, 1), diag);
+    Model *model = parsed_model(ir.data, key);
+    Node *loss = graph_output(model->graph, "loss");
+    Node *results[] = {graph_output(model->graph, "y")};
+    Run run = check_same(model->graph, options_of(loss, results, 1), diag);
     bool narrow = false;
     for (int i = 0; i < run.plan->node_count; i++)
         narrow |=
             run.plan->nodes[i].type.rank == 3 && run.plan->nodes[i].type.dim[1] < PLACES;
     run_close(&run);
-    graph_release(graph);
-    arena_destroy(arena);
+    model_destroy(model);
     diag_destroy(diag);
     text_free(&ir);
     return narrow;

@@ -1,14 +1,8 @@
 /* Plans that compute layers again before their backward calls: the bytes of gradients and
  * results are those of plans that keep everything, in less memory. */
-#include "exec/plan/plan_build.h"
-#include "exec/run/run.h"
-#include "ir/random.h"
 #include "passes/training/label_loss.h"
-#include "tests/support/check.h"
+#include "tests/exec/planned_run.h"
 #include "tests/support/configured.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { SAMPLES = 3, TOKENS = 12, SOURCE = 10 };
 
@@ -38,38 +32,6 @@ enum { MODEL_COUNT = sizeof MODELS / sizeof *MODELS };
 
 /* ---- runs ---- */
 
-typedef struct Run {
-    Plan *plan;
-    Params *params;
-    Workspace *workspace;
-    float *gradients;
-    size_t bytes; /* of gradients */
-} Run;
-
-static void fill_integers(const char *name, int64_t limit, int64_t count, int64_t row,
-                          int32_t *out) {
-    for (int64_t i = 0; i < count; i++) {
-        out[i] = (int32_t)((i * 7 + 3) % (limit > 0 ? limit : 2));
-        if (strstr(name, "attention_mask")) out[i] = i % row < row - 1 - i / row;
-    }
-}
-
-static void fill_inputs(const Run *run, const Graph *graph) {
-    for (const Node *node = graph->first; node; node = node->next) {
-        void *data = node->name ? workspace_input(run->workspace, node->name) : NULL;
-        if (!data) continue;
-        const PlanNode *input = workspace_input_node(run->workspace, node->name);
-        const int rank = input->type.rank;
-        if (input->type.dtype == DTYPE_I32) {
-            fill_integers(node->name, plan_index_limit(run->plan, node), input->count,
-                          rank > 0 ? input->type.dim[rank - 1] : 1, data);
-            continue;
-        }
-        for (int64_t i = 0; i < input->count; i++)
-            ((float *)data)[i] = (float)random_normal(9, (uint64_t)i);
-    }
-}
-
 static PlanOptions options_of(Node *loss, Node *const *results, int count) {
     PlanOptions options = {
         .loss = loss, .results = results, .result_count = count, .sizes = {SAMPLES}};
@@ -80,29 +42,15 @@ static PlanOptions options_of(Node *loss, Node *const *results, int count) {
 
 /* Two training runs one after the other: gradients add up over micro-batches. */
 static Run run_plan(Graph *graph, const PlanOptions *options, Diag *diag) {
-    Run run = {0};
-    assert_ok(plan_create(&run.plan, graph, options, diag), diag);
-    assert_ok(params_create(&run.params, graph, PRECISION_F32, true, diag), diag);
-    if (options->bf16) assert_ok(params_open_rounded(run.params, run.plan, diag), diag);
-    assert_ok(workspace_create(&run.workspace, diag), diag);
-    assert_ok(workspace_bind(run.workspace, run.plan, run.params, diag), diag);
+    Run run = run_open(graph, options, true, diag);
     if (options->bf16) params_round(run.params, 1);
-    run.bytes = (size_t)params_gradient_count(run.params) * sizeof(float);
-    run.gradients = memory_alloc(run.bytes, 1);
     for (int64_t micro = 0; micro < 2; micro++) {
         const RunMode mode = {.training = true, .key = 5, .first = micro * SAMPLES};
-        fill_inputs(&run, graph);
+        run_fill(&run);
         run_forward(run.workspace, mode);
         run_backward(run.workspace, mode, 0.5, run.gradients);
     }
     return run;
-}
-
-static void run_close(Run *run) {
-    workspace_destroy(run->workspace);
-    params_destroy(run->params);
-    plan_destroy(run->plan);
-    free(run->gradients);
 }
 
 static int count_again(const Plan *plan) {
@@ -117,7 +65,8 @@ static bool check_same(Graph *graph, PlanOptions options, bool bf16, Diag *diag)
     Run kept = run_plan(graph, &options, diag);
     options.recompute = true;
     Run again = run_plan(graph, &options, diag);
-    assert_memory_equal(kept.gradients, again.gradients, kept.bytes);
+    assert_memory_equal(kept.gradients, again.gradients,
+                        (size_t)kept.count * sizeof(float));
     const float *loss = workspace_value(kept.workspace, options.loss);
     assert_true(*loss == *(const float *)workspace_value(again.workspace, options.loss));
     for (int i = 0; i < options.result_count; i++) {
@@ -128,8 +77,8 @@ static bool check_same(Graph *graph, PlanOptions options, bool bf16, Diag *diag)
                             (size_t)node->count * sizeof(float));
     }
     bool moved = false;
-    for (size_t i = 0; i < kept.bytes / sizeof(float); i++)
-        moved = moved || kept.gradients[i] != 0;
+    for (int64_t i = 0; i < kept.count; i++)
+        moved = moved || ((const float *)kept.gradients)[i] != 0;
     assert_true(moved);
     assert_int_equal(count_again(kept.plan), 0);
     assert_true(plan_flops_again(kept.plan) == 0);

@@ -7,9 +7,9 @@
 
 #include "io/onnx/lift/lift_match.h"
 #include "io/onnx/lift/lift_plain.h"
-#include "ir/irtext.h"
 #include "ir/random.h"
 #include "ir/rewrite.h"
+#include "tests/support/configured.h"
 #include "tests/support/onnx_notes.h"
 #include "tests/support/reference.h"
 #include "tests/support/rounding.h"
@@ -409,10 +409,7 @@ static void test_written(void **state) {
     float *want[OUTPUTS], *got[OUTPUTS];
     double terms[OUTPUTS];
     int64_t count[OUTPUTS], again_count[OUTPUTS];
-    Model *model = model_create(ops_table());
-    expect_ok(diag, graph_parse(&model->graph, model->arena, ops_table(), "text",
-                                TENSORS_TEXT, strlen(TENSORS_TEXT), diag));
-    expect_ok(diag, model_init_weights(model, 1, diag));
+    Model *model = parsed_model(TENSORS_TEXT, 1);
     expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
                                     &written, diag));
     forget_notes(path);

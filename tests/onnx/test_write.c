@@ -4,18 +4,7 @@
 #include "onnx_file.h"
 #include "onnx_scratch.h"
 
-#include "ir/irtext.h"
-
-/* A model of IR text with initial weights. */
-static Model *model_of(const char *text) {
-    Diag *diag = diag_create();
-    Model *model = model_create(ops_table());
-    expect_ok(diag, graph_parse(&model->graph, model->arena, ops_table(), "text", text,
-                                strlen(text), diag));
-    expect_ok(diag, model_init_weights(model, 1, diag));
-    diag_destroy(diag);
-    return model;
-}
+#include "tests/support/configured.h"
 
 static void write_model(Model *model, const OnnxOptions *options, bool half) {
     Diag *diag = diag_create();
@@ -116,7 +105,7 @@ static void test_buckets(void **state) {
     for (int cache = 0; cache < 2; cache++) {
         OnnxOptions options = ONNX_DEFAULTS;
         options.cache = cache;
-        Model *model = model_of(text);
+        Model *model = parsed_model(text, 1);
         ReadBack file;
         write_and_check(&file, model, &options, false);
         const OnnxGraph *graph = file.file.model->graph;
@@ -143,7 +132,7 @@ static void test_cache(void **state) {
         "decoder.0 as attention\n"
         "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
         "output logits = %4\n";
-    Model *model = model_of(text);
+    Model *model = parsed_model(text, 1);
     ReadBack file;
     write_and_check(&file, model, &ONNX_DEFAULTS, true); /* states are float16, too */
     expect_values(file.file.model->graph,
@@ -195,7 +184,7 @@ static void test_operators(void **state) {
         "MatMul Add Reshape Transpose Reshape Transpose Reshape Transpose MatMul Div "
         "Unsqueeze Unsqueeze Cast Sub Mul Add Softmax MatMul Transpose Reshape Add "
         "LayerNormalization Div Erf Add Mul Mul";
-    Model *model = model_of(text);
+    Model *model = parsed_model(text, 1);
     Text found = {0};
     ReadBack file;
     write_and_check(&file, model, &ONNX_DEFAULTS, false);
@@ -213,7 +202,7 @@ static void test_operators(void **state) {
 /* Every op on tensors of any shape. */
 static void test_tensors(void **state) {
     (void)state;
-    Model *model = model_of(TENSORS_TEXT);
+    Model *model = parsed_model(TENSORS_TEXT, 1);
     ReadBack file;
     for (int half = 0; half < 2; half++) {
         write_and_check(&file, model, &ONNX_DEFAULTS, half);
@@ -279,11 +268,13 @@ static void test_external(void **state) {
 static void test_refused(void **state) {
     (void)state;
     Diag *diag = diag_create();
-    Model *model = model_of("ir 1\n"
-                            "input x : f32[N, 8]\n"
-                            "input labels : i32[N]\n"
-                            "%1 = cross_entropy($x, $labels) : f32[] at head as loss\n"
-                            "output loss = %1\n");
+    Model *model =
+        parsed_model("ir 1\n"
+                     "input x : f32[N, 8]\n"
+                     "input labels : i32[N]\n"
+                     "%1 = cross_entropy($x, $labels) : f32[] at head as loss\n"
+                     "output loss = %1\n",
+                     1);
     expect_error(diag, onnx_check(model, &ONNX_DEFAULTS, diag), STATUS_MODEL,
                  "this op has no form in ONNX");
     model_destroy(model);
@@ -314,7 +305,7 @@ static void test_exits(void **state) {
         [ONNX_EXITS_OUTPUTS] = 3, [ONNX_EXITS_NESTED] = 1, [ONNX_EXITS_NONE] = 1};
     Diag *diag = diag_create();
     OnnxOptions options = ONNX_DEFAULTS;
-    Model *model = model_of(EXITS);
+    Model *model = parsed_model(EXITS, 1);
     options.exits = ONNX_EXITS_NESTED;
     expect_error(diag, onnx_check(model, &options, diag), STATUS_MODEL,
                  "expected a rule for leaving by entropy");
@@ -400,7 +391,7 @@ static void test_recurrent(void **state) {
         "decoder.0 as attention\n"
         "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
         "output logits = %4\n";
-    Model *model = model_of(text);
+    Model *model = parsed_model(text, 1);
     ReadBack file;
     write_and_check(&file, model, &ONNX_DEFAULTS, true); /* states are float16, too */
     expect_values(file.file.model->graph,
@@ -448,7 +439,7 @@ static void test_window(void **state) {
         "causal=true window=7} : f32[N, T, 8] at decoder.0 as attention\n"
         "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
         "output logits = %4\n";
-    Model *model = model_of(text);
+    Model *model = parsed_model(text, 1);
     for (int half = 0; half < 2; half++) {
         ReadBack file;
         write_and_check(&file, model, &ONNX_DEFAULTS, half);
@@ -476,11 +467,12 @@ static void test_window(void **state) {
 /* Outputs that nothing computes: an input, and what dropout leaves of it. */
 static void test_identity(void **state) {
     (void)state;
-    Model *model = model_of("ir 1\n"
-                            "input x : f32[N, 8]\n"
-                            "%1 = dropout($x) : f32[N, 8] at head\n"
-                            "output a = $x\n"
-                            "output b = %1\n");
+    Model *model = parsed_model("ir 1\n"
+                                "input x : f32[N, 8]\n"
+                                "%1 = dropout($x) : f32[N, 8] at head\n"
+                                "output a = $x\n"
+                                "output b = %1\n",
+                                1);
     for (int half = 0; half < 2; half++) {
         ReadBack file;
         write_and_check(&file, model, &ONNX_DEFAULTS, half);
@@ -494,15 +486,16 @@ static void test_identity(void **state) {
 static void test_layers(void **state) {
     (void)state;
     Diag *diag = diag_create();
-    Model *model =
-        model_of("ir 1\n"
-                 "input input_ids : i32[N, T]\n"
-                 "param @e : f32[11, 8] init normal(0.1)\n"
-                 "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings as embed\n"
-                 "%2 = attention(%1, %1, %1) {causal=true} : f32[N, T, 8] at decoder.0\n"
-                 "%3 = attention(%2, %2, %2) {causal=true} : f32[N, T, 8] at decoder.0\n"
-                 "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
-                 "output logits = %4\n");
+    Model *model = parsed_model(
+        "ir 1\n"
+        "input input_ids : i32[N, T]\n"
+        "param @e : f32[11, 8] init normal(0.1)\n"
+        "%1 = embedding($input_ids, @e) : f32[N, T, 8] at embeddings as embed\n"
+        "%2 = attention(%1, %1, %1) {causal=true} : f32[N, T, 8] at decoder.0\n"
+        "%3 = attention(%2, %2, %2) {causal=true} : f32[N, T, 8] at decoder.0\n"
+        "%4 = linear(%3, @e) : f32[N, T, 11] at head as logits\n"
+        "output logits = %4\n",
+        1);
     OnnxOptions options = ONNX_DEFAULTS;
     expect_error(diag, onnx_check(model, &options, diag), STATUS_MODEL,
                  "expected a layer of its own");

@@ -4,6 +4,7 @@
 #include "exec/ops.h"
 #include "io/files/yaml.h"
 #include "io/formats/hf.h"
+#include "ir/irtext.h"
 #include "ir/random.h"
 #include "tests/support/check.h"
 #include "tests/support/reference.h"
@@ -23,6 +24,17 @@ Model *configured_model(const char *yaml, uint64_t seed) {
     assert_ok(model_init_weights(model, seed, diag), diag);
     diag_destroy(diag);
     arena_destroy(arena);
+    return model;
+}
+
+Model *parsed_model(const char *text, uint64_t seed) {
+    Diag *diag = diag_create();
+    Model *model = model_create(ops_table());
+    assert_ok(graph_parse(&model->graph, model->arena, ops_table(), "text", text,
+                          strlen(text), diag),
+              diag);
+    assert_ok(model_init_weights(model, seed, diag), diag);
+    diag_destroy(diag);
     return model;
 }
 

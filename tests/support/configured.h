@@ -7,6 +7,9 @@
 /* Model of a configuration in YAML, weights drawn by seed. */
 Model *configured_model(const char *yaml, uint64_t seed);
 
+/* Model of IR text, weights drawn by seed. */
+Model *parsed_model(const char *text, uint64_t seed);
+
 /* A ViT of `layers` layers, width 8, and a post-norm BERT classifier of `layers` layers,
  * width 8, 12 words, 6 positions, 2 token types; storage names as in transformers. */
 Model *configured_vit(int layers, uint64_t seed);
