@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 const char *fuzz_folder(void) {
@@ -42,6 +43,31 @@ void fuzz_expect(int holds, const char *what) {
 void fuzz_told(Status status, const Diag *diag) {
     fuzz_expect(diag_errors(diag) == (status != STATUS_OK) && diag_status(diag) == status,
                 "one error tells why the reader failed");
+}
+
+/* The counters that clang's -fsanitize=fuzzer counts in, by the linker's names. */
+extern uint8_t __start___sancov_cntrs[] __attribute__((weak));
+extern uint8_t __stop___sancov_cntrs[] __attribute__((weak));
+
+/* Whole pages alone: what else lies on the first and the last stays each process's own. */
+void fuzz_share_coverage(void) {
+    if (!__start___sancov_cntrs) return;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uint8_t *first =
+        __start___sancov_cntrs + (-(uintptr_t)__start___sancov_cntrs & (page - 1));
+    const size_t bytes = (size_t)(__stop___sancov_cntrs - first) / page * page;
+    void *shared = mmap(first, bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    fuzz_expect(shared == first, "counters that children share");
+}
+
+static void refuse_exit(void *self, const DiagEntry *entry) {
+    (void)self;
+    if (strstr(entry->message, "ended with exit code")) fuzz_expect(0, entry->message);
+}
+
+void fuzz_no_exit(const Diag *diag) {
+    diag_visit(diag, refuse_exit, NULL);
 }
 
 enum { PIECE = 1024 };
@@ -100,6 +126,7 @@ void fuzz_data_set(const char *entry, int64_t tokens) {
         batches_destroy(set);
     } else {
         fuzz_told(status, diag);
+        fuzz_no_exit(diag);
     }
     arena_destroy(arena);
     diag_destroy(diag);

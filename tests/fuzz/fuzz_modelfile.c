@@ -33,12 +33,19 @@ static bool read_model(const char *path, bool check_hashes, Diag *diag) {
     return true;
 }
 
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    (void)argc, (void)argv;
+    fuzz_share_coverage();
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FuzzPath path;
     Diag *diag = diag_create();
     fuzz_file(&path, ".h5", data, size);
     /* Each time a child process walks the file. */
     if (read_model(path.path, false, diag)) read_model(path.path, true, diag);
+    fuzz_no_exit(diag);
     fuzz_remove(&path);
     diag_destroy(diag);
     return 0;
