@@ -43,12 +43,12 @@
  * compress_copy_writer, compress_translate, compress_generate and compress_prepare_writer
  * once they have read the tokenizer, compress_predict of texts once its runner has; and
  * beside these one at a time of compress_prepare_translator, compress_load,
- * compress_save, compress_inspect. compress_apply, compress_run_recipe and
- * compress_add_plugin set what is the process's: they wait until no other call runs, and
- * calls that begin meanwhile wait for them, so that a callback must not wait for another
- * thread's call. Each call has threads of its own: who answers several requests at once
- * gives each context its share of the processors, and all that run at a time no more than
- * OpenBLAS was built for, 64 or 128.
+ * compress_save, compress_inspect. What has passes (compress_apply, compress_plan,
+ * compress_run_recipe, compress_plan_recipe, compress_add_plugin) sets what is the
+ * process's: it waits until no other call runs, and calls that begin meanwhile wait for
+ * it, so that a callback must not wait for another thread's call. Each call has threads
+ * of its own: who answers several requests at once gives each context its share of the
+ * processors, and all that run at a time no more than OpenBLAS was built for, 64 or 128.
  *
  * This header is all that the shared library exports. What a version promises:
  * docs/compatibility.md. */
@@ -123,9 +123,9 @@ COMPRESS_API const char *compress_messages(const CompressContext *context);
  * that train or go over data, the batches that a thread takes at a time. Steps that do
  * neither mostly do not ask before they end. Nobody asks while files are read and
  * written, steps are planned, weights are packed, outputs are handed over: compress_load,
- * compress_save, compress_inspect, compress_add_plugin, compress_prepare,
- * compress_prepare_writer, compress_copy_writer and compress_prepare_translator cannot be
- * cancelled.
+ * compress_save, compress_inspect, compress_plan, compress_plan_recipe,
+ * compress_add_plugin, compress_prepare, compress_prepare_writer, compress_copy_writer
+ * and compress_prepare_translator cannot be cancelled.
  */
 COMPRESS_API void compress_watch(CompressContext *context, void *self,
                                  void (*progress)(void *self, int64_t done, int64_t total,
@@ -189,6 +189,16 @@ COMPRESS_API void compress_free_text(char *text);
 COMPRESS_API CompressStatus compress_apply(CompressContext *context, CompressModel *model,
                                            const char *passes, char **report);
 
+/* Foretells what passes would make of a model, without running them. `plan` gets what
+ * `compress plan --json` prints: sizes, FLOPs and memory after every step; to be freed
+ * with compress_free_text. `passes` are as in compress_apply, and what that refuses
+ * before its first step, data sets that do not fit the model say, is refused here with
+ * the same status; `processor:` is not looked at. Where a gate is foretold not to hold:
+ * COMPRESS_GATE, and the plan up to there. */
+COMPRESS_API CompressStatus compress_plan(CompressContext *context,
+                                          const CompressModel *model, const char *passes,
+                                          char **plan);
+
 /* Loads passes from a plug-in (compress_plugin.h), which every context of the process has
  * from then on; loading it again does nothing. Runs the plug-in's code. Fails with
  * COMPRESS_IO, COMPRESS_FORMAT where it is none, COMPRESS_USAGE where its passes cannot
@@ -207,6 +217,13 @@ COMPRESS_API CompressStatus compress_run_recipe(CompressContext *context,
                                                 const char *path, const char *const *sets,
                                                 size_t count, CompressModel **out,
                                                 char **report);
+
+/* The same for a recipe from its file; of its model the shapes alone are read. `sets` as
+ * in compress_run_recipe. */
+COMPRESS_API CompressStatus compress_plan_recipe(CompressContext *context,
+                                                 const char *path,
+                                                 const char *const *sets, size_t count,
+                                                 char **plan);
 
 /* ---- running a model ---- */
 

@@ -1,4 +1,5 @@
-/* The library: passes on a model that is there, and recipes from their files. */
+/* The library: passes on a model that is there, and recipes from their files, planned or
+ * run. */
 #include "exec/run/reserve.h"
 #include "session/companions.h"
 #include "session/library.h"
@@ -53,10 +54,33 @@ static Status check_processor(const Session *session, Diag *diag) {
     return STATUS_USAGE;
 }
 
+/* Opens a session of steps for a model in memory. To be closed whatever it returns. */
+static Status open_steps(Session *session, LibraryCall *call, const CompressModel *own,
+                         const char *passes) {
+    Tree *document;
+    *session = (Session){0};
+    TRY(library_need(call, own, "model"));
+    TRY(library_need(call, passes, "passes"));
+    TRY(read_passes(&document, call, passes));
+    const SessionOptions options = {.recipe = "passes",
+                                    .document = document,
+                                    .folder = ".",
+                                    .model = "memory",
+                                    .no_checkpoint = true,
+                                    .keeps_model = true,
+                                    .threads = call->context->threads,
+                                    .watch = &call->watch};
+    TRY(session_open(session, &options, call->diag));
+    session->outputs.count = 0;
+    session->input.path = "memory";
+    session->model = model_copy(own->model);
+    warn_left_alone(session, call->diag);
+    return STATUS_OK;
+}
+
 /* Plans and runs the steps on a copy of the model, which takes its place at the end. */
 static Status run_steps(Session *session, Model *model, Diag *diag) {
-    session->input.path = "memory";
-    session->model = model_copy(model);
+    TRY(check_processor(session, diag));
     TRY(threads_reserve(session->threads, diag));
     TRY(session_plan(session, diag));
     TRY(session_run(session, diag));
@@ -76,22 +100,7 @@ static void keep_report(char **report, const Session *session, Status status,
 static Status apply(LibraryCall *call, CompressModel *own, const char *passes,
                     char **report) {
     Session session;
-    TRY(library_need(call, own, "model"));
-    TRY(library_need(call, passes, "passes"));
-    SessionOptions options = {.recipe = "passes",
-                              .folder = ".",
-                              .model = "memory",
-                              .no_checkpoint = true,
-                              .keeps_model = true,
-                              .threads = call->context->threads,
-                              .watch = &call->watch};
-    Tree *document;
-    TRY(read_passes(&document, call, passes));
-    options.document = document;
-    Status status = session_open(&session, &options, call->diag);
-    session.outputs.count = 0;
-    if (status == STATUS_OK) warn_left_alone(&session, call->diag);
-    if (status == STATUS_OK) status = check_processor(&session, call->diag);
+    Status status = open_steps(&session, call, own, passes);
     if (status == STATUS_OK) status = run_steps(&session, own->model, call->diag);
     keep_report(report, &session, status, call->diag);
     session_close(&session);
@@ -104,6 +113,32 @@ CompressStatus compress_apply(CompressContext *context, CompressModel *model,
     if (report) *report = NULL;
     if (!library_begin(&call, context, LIBRARY_PASSES)) return COMPRESS_USAGE;
     return library_end(&call, apply(&call, model, passes, report));
+}
+
+/* Plans a session; where a bound does not hold, what there is up to it is told, too. */
+static Status plan(char **out, Session *session, Diag *diag) {
+    const Status status = session_plan(session, diag);
+    if (status == STATUS_OK || status == STATUS_GATE)
+        *out = library_json(run_report_plan(session));
+    return status;
+}
+
+static Status plan_steps(LibraryCall *call, const CompressModel *own, const char *passes,
+                         char **out) {
+    Session session;
+    TRY(library_need(call, out, "plan"));
+    Status status = open_steps(&session, call, own, passes);
+    if (status == STATUS_OK) status = plan(out, &session, call->diag);
+    session_close(&session);
+    return status;
+}
+
+CompressStatus compress_plan(CompressContext *context, const CompressModel *model,
+                             const char *passes, char **out) {
+    LibraryCall call;
+    if (out) *out = NULL;
+    if (!library_begin(&call, context, LIBRARY_PASSES)) return COMPRESS_USAGE;
+    return library_end(&call, plan_steps(&call, model, passes, out));
 }
 
 /* Runs a recipe; its model is taken out of the session. */
@@ -164,6 +199,29 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
     SessionOptions options = {
         .recipe = path, .threads = context->threads, .watch = &call.watch};
     return library_end(&call, run_file(&call, &options, sets, count, out, report));
+}
+
+static Status plan_file(LibraryCall *call, SessionOptions *options,
+                        const char *const *sets, size_t count, char **out) {
+    Session session;
+    TRY(library_need(call, options->recipe, "path"));
+    TRY(library_need(call, out, "plan"));
+    TRY(list_sets(&options->sets, call, sets, count));
+    Status status = session_open(&session, options, call->diag);
+    if (status == STATUS_OK) status = session_load(&session, false, call->diag);
+    if (status == STATUS_OK) status = plan(out, &session, call->diag);
+    session_close(&session);
+    return status;
+}
+
+CompressStatus compress_plan_recipe(CompressContext *context, const char *path,
+                                    const char *const *sets, size_t count, char **out) {
+    LibraryCall call;
+    if (out) *out = NULL;
+    if (!library_begin(&call, context, LIBRARY_PASSES)) return COMPRESS_USAGE;
+    SessionOptions options = {
+        .recipe = path, .threads = context->threads, .watch = &call.watch};
+    return library_end(&call, plan_file(&call, &options, sets, count, out));
 }
 
 CompressStatus compress_add_plugin(CompressContext *context, const char *path) {

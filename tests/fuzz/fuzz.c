@@ -49,7 +49,8 @@ void fuzz_told(Status status, const Diag *diag) {
 extern uint8_t __start___sancov_cntrs[] __attribute__((weak));
 extern uint8_t __stop___sancov_cntrs[] __attribute__((weak));
 
-/* Whole pages alone: what else lies on the first and the last stays each process's own. */
+/* Whole pages alone: what else lies on the first and the last stays each process's own.
+ */
 void fuzz_share_coverage(void) {
     if (!__start___sancov_cntrs) return;
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

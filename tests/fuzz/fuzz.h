@@ -43,12 +43,14 @@ void fuzz_expect(int holds, const char *what);
  * where it succeeded, one error of that status where it did not. */
 void fuzz_told(Status status, const Diag *diag);
 
-/* Lets what child processes run count as covered, for readers that work in one: libFuzzer's
- * counters become memory that they share. Nothing where another program drives the target. */
+/* Lets what child processes run count as covered, for readers that work in one:
+ * libFuzzer's counters become memory that they share. Nothing where another program
+ * drives the target. */
 void fuzz_share_coverage(void);
 
 /* Aborts where a child process that read the input ended by itself: a sanitizer's doing.
- * One that a signal ended is the reader's to tell: that is what the child is there for. */
+ * One that a signal ended is the reader's to tell: that is what the child is there for.
+ */
 void fuzz_no_exit(const Diag *diag);
 
 /* Reads every value of a checkpoint and finds every tensor by its name. */
