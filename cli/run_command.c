@@ -306,44 +306,34 @@ static Status open_tokenizer(Tokenizer **out, const char *path, Diag *diag) {
     return status;
 }
 
-/* One line of JSON: the numbers and the tokens, of a pair the types, too. */
-static void print_tokens(const Tokenizer *tokenizer, const Encoding *encoding,
-                         bool pair) {
-    Text line = {0};
-    text_add(&line, "{\"input_ids\": [");
-    for (size_t i = 0; i < encoding->length; i++)
-        text_add(&line, "%s%d", i ? ", " : "", (int)encoding->ids[i]);
-    text_add(&line, "]");
-    if (pair) text_add(&line, ", \"token_type_ids\": [");
-    for (size_t i = 0; i < encoding->length && pair; i++)
-        text_add(&line, "%s%d", i ? ", " : "", (int)encoding->types[i]);
-    text_add(&line, "%s, \"tokens\": [", pair ? "]" : "");
-    for (size_t i = 0; i < encoding->length; i++) {
-        text_add(&line, "%s", i ? ", " : "");
-        text_quoted(&line, tokenizer_token(tokenizer, encoding->ids[i]));
+/* One line of JSON for each text. */
+static Status print_tokens(const UserTexts *texts, const Tokenizer *tokenizer,
+                           Diag *diag) {
+    Status status = STATUS_OK;
+    for (int i = 0; i < texts->count && status == STATUS_OK; i++) {
+        Arena *arena = arena_create();
+        Text line = {0};
+        Tree *tokens;
+        status = user_text_tokens(&tokens, arena, &texts->items[i], tokenizer, diag);
+        if (status == STATUS_OK) {
+            tree_print_json(&line, tokens, 0);
+            puts(line.data);
+        }
+        text_free(&line);
+        arena_destroy(arena);
     }
-    text_add(&line, "]}");
-    puts(line.data);
-    text_free(&line);
+    return status;
 }
 
 Status command_tokenize(const Cli *cli, Diag *diag) {
     Tokenizer *tokenizer;
-    Encoding encoding = {0};
     UserTexts texts;
     if ((cli->flags.text.count > 0) == (cli->flags.jsonl != NULL))
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --text TEXT or --jsonl FILE");
     TRY(read_texts(&texts, cli, diag));
     TRY(open_tokenizer(&tokenizer, cli->args[0], diag));
-    Status status = STATUS_OK;
-    for (int i = 0; i < texts.count && status == STATUS_OK; i++) {
-        const UserText *text = &texts.items[i];
-        status = tokenizer_encode(tokenizer, &encoding, text->first,
-                                  text->pair ? &text->second : NULL, 0, text->at, diag);
-        if (status == STATUS_OK) print_tokens(tokenizer, &encoding, text->pair);
-    }
-    encoding_free(&encoding);
+    const Status status = print_tokens(&texts, tokenizer, diag);
     tokenizer_destroy(tokenizer);
     return status;
 }

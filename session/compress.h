@@ -40,15 +40,16 @@
  * the same one wait for each other, and the next ends the messages of the one before),
  * and may use the same model as long as none changes or frees it. What runs models runs
  * side by side: compress_run, compress_prepare, compress_run_prepared, compress_write,
- * compress_copy_writer, compress_translate, compress_generate and compress_prepare_writer
- * once they have read the tokenizer, compress_predict of texts once its runner has; and
- * beside these one at a time of compress_prepare_translator, compress_load,
- * compress_save, compress_inspect. What has passes (compress_apply, compress_plan,
- * compress_run_recipe, compress_plan_recipe, compress_add_plugin) sets what is the
- * process's: it waits until no other call runs, and calls that begin meanwhile wait for
- * it, so that a callback must not wait for another thread's call. Each call has threads
- * of its own: who answers several requests at once gives each context its share of the
- * processors, and all that run at a time no more than OpenBLAS was built for, 64 or 128.
+ * compress_copy_writer, compress_translate, compress_generate, compress_tokenize and
+ * compress_prepare_writer once they have read the tokenizer, compress_predict of texts
+ * once its runner has; and beside these one at a time of compress_prepare_translator,
+ * compress_load, compress_save, compress_inspect. What has passes (compress_apply,
+ * compress_plan, compress_run_recipe, compress_plan_recipe, compress_add_plugin) sets
+ * what is the process's: it waits until no other call runs, and calls that begin
+ * meanwhile wait for it, so that a callback must not wait for another thread's call. Each
+ * call has threads of its own: who answers several requests at once gives each context
+ * its share of the processors, and all that run at a time no more than OpenBLAS was built
+ * for, 64 or 128.
  *
  * This header is all that the shared library exports. What a version promises:
  * docs/compatibility.md. */
@@ -123,9 +124,9 @@ COMPRESS_API const char *compress_messages(const CompressContext *context);
  * that train or go over data, the batches that a thread takes at a time. Steps that do
  * neither mostly do not ask before they end. Nobody asks while files are read and
  * written, steps are planned, weights are packed, outputs are handed over: compress_load,
- * compress_save, compress_inspect, compress_plan, compress_plan_recipe,
- * compress_add_plugin, compress_prepare, compress_prepare_writer, compress_copy_writer
- * and compress_prepare_translator cannot be cancelled.
+ * compress_save, compress_inspect, compress_tokenize, compress_plan,
+ * compress_plan_recipe, compress_add_plugin, compress_prepare, compress_prepare_writer,
+ * compress_copy_writer and compress_prepare_translator cannot be cancelled.
  */
 COMPRESS_API void compress_watch(CompressContext *context, void *self,
                                  void (*progress)(void *self, int64_t done, int64_t total,
@@ -303,6 +304,18 @@ COMPRESS_API CompressStatus compress_predict(CompressContext *context,
                                              CompressRunner *runner,
                                              const CompressSample *samples, size_t count,
                                              const char *options, char **json);
+
+/* The tokens of texts or pairs by the model's tokenizer, special ones around them,
+ * nothing cut: `json` gets what `compress tokenize` prints, a list of a map for each with
+ * `input_ids`, of a pair `token_type_ids`, and `tokens`; to be freed with
+ * compress_free_text. `options` is a map in YAML, NULL = none: tokenizer, a path, for a
+ * model that has none in it. The tokenizer is read anew in each call. Fails with
+ * COMPRESS_USAGE where there is none and for images, COMPRESS_FORMAT for a text that is
+ * not UTF-8. */
+COMPRESS_API CompressStatus compress_tokenize(CompressContext *context,
+                                              const CompressModel *model,
+                                              const CompressSample *texts, size_t count,
+                                              const char *options, char **json);
 
 /* Frees a runner. NULL is allowed. In a callback: nothing is done. */
 COMPRESS_API void compress_free_runner(CompressRunner *runner);

@@ -1,4 +1,4 @@
-/* The library: what a model says of texts and images. */
+/* The library: what a model says of texts and images, and the tokens of texts. */
 #include "session/library_runner.h"
 #include "session/predictions.h"
 
@@ -15,9 +15,12 @@ static const Field predict_fields[] = {
              .nullable = true),
     F_END};
 
+static const Field tokenize_fields[] = {
+    F_STRING(PredictKeys, tokenizer, "path of the tokenizer", .nullable = true), F_END};
+
 typedef struct Predicting {
     LibraryCall *call;
-    CompressRunner *runner;
+    CompressRunner *runner; /* NULL where texts become tokens alone */
     PredictKeys keys;
     StringList samples; /* as they were given */
     UserTexts texts;    /* none = of images */
@@ -52,6 +55,20 @@ static Status take_samples(Predicting *p, const CompressSample *samples, int cou
     p->samples = (StringList){items, count};
     if (!images) p->texts = (UserTexts){texts, count};
     return STATUS_OK;
+}
+
+/* What the caller gave; `fields` are the options' keys. */
+static Status take_arguments(Predicting *p, const Field *fields,
+                             const CompressSample *samples, size_t count,
+                             const char *options) {
+    Tree *map;
+    if (count == 0 || count > INT_MAX / 2)
+        return diag_fail(p->call->diag, STATUS_USAGE, LOC_NONE, "count",
+                         "expected 1 to %d samples, found %zu", INT_MAX / 2, count);
+    TRY(library_need(p->call, samples, "samples"));
+    TRY(library_options(&map, p->call, "options", options));
+    TRY(fields_bind(fields, map, &p->keys, p->call->arena, STATUS_USAGE, p->call->diag));
+    return take_samples(p, samples, (int)count);
 }
 
 /* The runner's tokenizer, which the first call with texts reads. */
@@ -121,26 +138,13 @@ static Status predict(Predicting *p, const char *output, char **json) {
     return tell(p, found, json);
 }
 
-static Status take_arguments(Predicting *p, const CompressSample *samples, size_t count,
-                             const char *options) {
-    Tree *map;
-    if (count == 0 || count > INT_MAX / 2)
-        return diag_fail(p->call->diag, STATUS_USAGE, LOC_NONE, "count",
-                         "expected 1 to %d samples, found %zu", INT_MAX / 2, count);
-    TRY(library_need(p->call, samples, "samples"));
-    TRY(library_options(&map, p->call, "options", options));
-    TRY(fields_bind(predict_fields, map, &p->keys, p->call->arena, STATUS_USAGE,
-                    p->call->diag));
-    return take_samples(p, samples, (int)count);
-}
-
 static Status predict_samples(Predicting *p, const CompressSample *samples, size_t count,
                               const char *options, char **json) {
     const char *output;
     TRY(library_need(p->call, p->runner, "runner"));
     TRY(library_need(p->call, json, "json"));
     TRY(find_output(&output, p));
-    TRY(take_arguments(p, samples, count, options));
+    TRY(take_arguments(p, predict_fields, samples, count, options));
     return predict(p, output, json);
 }
 
@@ -157,5 +161,47 @@ CompressStatus compress_predict(CompressContext *context, CompressRunner *runner
     const Status status = predict_samples(&p, samples, count, options, json);
     graph_results_release(&p.results);
     checkpoint_destroy(p.inputs);
+    return library_end(&call, status);
+}
+
+/* ---- tokens ---- */
+
+static Status tell_tokens(const Predicting *p, char **json) {
+    Arena *arena = p->call->arena;
+    Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
+    for (int i = 0; i < p->texts.count; i++) {
+        Tree *map;
+        TRY(user_text_tokens(&map, arena, &p->texts.items[i], p->tokenizer,
+                             p->call->diag));
+        tree_append(arena, list, NULL, LOC_NONE, map);
+    }
+    *json = library_json(list);
+    return STATUS_OK;
+}
+
+static Status tokenize(Predicting *p, const CompressModel *model,
+                       const CompressSample *samples, size_t count, const char *options,
+                       char **json) {
+    TRY(library_need(p->call, model, "model"));
+    TRY(library_need(p->call, json, "json"));
+    TRY(take_arguments(p, tokenize_fields, samples, count, options));
+    if (p->texts.count == 0)
+        return diag_fail(p->call->diag, STATUS_USAGE, LOC_FILE("samples[0]"), NULL,
+                         "expected a text, found an image");
+    TRY(user_tokenizer_read(&p->tokenizer, p->keys.tokenizer, model->model, "the model",
+                            p->call->diag));
+    library_compute(p->call);
+    return tell_tokens(p, json);
+}
+
+CompressStatus compress_tokenize(CompressContext *context, const CompressModel *model,
+                                 const CompressSample *texts, size_t count,
+                                 const char *options, char **json) {
+    LibraryCall call;
+    if (json) *json = NULL;
+    if (!library_begin(&call, context, LIBRARY_FILES)) return COMPRESS_USAGE;
+    Predicting p = {.call = &call};
+    const Status status = tokenize(&p, model, texts, count, options, json);
+    tokenizer_destroy(p.tokenizer);
     return library_end(&call, status);
 }

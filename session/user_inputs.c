@@ -61,6 +61,29 @@ Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model
                      "expected the path of one: %s has no tokenizer", name);
 }
 
+static void put_integers(Arena *arena, Tree *map, const char *key, const int32_t *values,
+                         size_t count) {
+    Tree *list = tree_put_list(arena, map, key);
+    for (size_t i = 0; i < count; i++) tree_add_int(arena, list, values[i]);
+}
+
+Status user_text_tokens(Tree **out, Arena *arena, const UserText *text,
+                        const Tokenizer *tokenizer, Diag *diag) {
+    Encoding encoding = {0};
+    Tree *map = *out = tree_new(arena, TREE_MAP, LOC_NONE);
+    const Status status =
+        tokenizer_encode(tokenizer, &encoding, text->first,
+                         text->pair ? &text->second : NULL, 0, text->at, diag);
+    const size_t count = status == STATUS_OK ? encoding.length : 0;
+    put_integers(arena, map, "input_ids", encoding.ids, count);
+    if (text->pair) put_integers(arena, map, "token_type_ids", encoding.types, count);
+    Tree *tokens = tree_put_list(arena, map, "tokens");
+    for (size_t i = 0; i < count; i++)
+        tree_add_string(arena, tokens, tokenizer_token(tokenizer, encoding.ids[i]));
+    encoding_free(&encoding);
+    return status;
+}
+
 /* Tokens that the model has positions for; 0 = any number. */
 static size_t count_positions(const Graph *graph) {
     int64_t most = 0;

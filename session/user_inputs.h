@@ -54,6 +54,12 @@ Status user_tokenizer_read(Tokenizer **out, const char *path, const Model *model
 Status user_inputs_of_texts(Checkpoint **out, UserTexts *texts,
                             const Tokenizer *tokenizer, const Model *model, Diag *diag);
 
+/* The tokens of a text or pair, with the special ones around, nothing cut: a map of
+ * `input_ids`, of a pair `token_type_ids`, and `tokens` as the vocabulary spells them. In
+ * the arena. Fails as tokenizer_encode. */
+Status user_text_tokens(Tree **out, Arena *arena, const UserText *text,
+                        const Tokenizer *tokenizer, Diag *diag);
+
 /* Image files as pixel_values, prepared as the preprocessor_config.json at `preprocessor`
  * says; NULL = the one that goes with the model. Fails with STATUS_USAGE when there is
  * none, STATUS_MODEL when the model takes other inputs or sizes, and as image_read. */

@@ -1,5 +1,6 @@
 /* What a model says of texts and images by the library: classes against the softmax of
- * the logits of token numbers found by hand, every kind of prediction, and misuse. */
+ * the logits of token numbers found by hand, every kind of prediction, tokens, and
+ * misuse. */
 #include "io/files/json.h"
 #include "tests/session/library_fixture.h"
 
@@ -317,12 +318,64 @@ static void test_no_predictions(void **state) {
     ready_close(&ready);
 }
 
+/* ---- tokens ---- */
+
+/* Checks what compress_tokenize gives, on one line. */
+static void assert_tokens(const Ready *ready, const CompressSample *texts, size_t count,
+                          const char *options, const char *wanted) {
+    char *json;
+    if (compress_tokenize(ready->context, ready->model, texts, count, options, &json) !=
+        COMPRESS_OK)
+        fail_msg("%s", compress_messages(ready->context));
+    Text line = {0};
+    for (const char *at = json; *at; at++) /* but its layout */
+        if (!strchr(" \n", *at)) text_bytes(&line, at, 1);
+    assert_string_equal(line.data, wanted);
+    text_free(&line);
+    compress_free_text(json);
+}
+
+/* The numbers that test_classes finds by hand, and what is no text of the model's. */
+static void test_tokens(void **state) {
+    const CompressSample texts[] = {{.text = "to be"}, {.text = "time", .pair = ""}},
+                         image = {.image = "a.png"}, bytes = {.text = "\xff"};
+    Ready ready;
+    char *json;
+    (void)state;
+    ready_open(&ready, AUTHORS);
+    assert_tokens(&ready, texts, 2, AUTHOR_WORDS,
+                  "[{\"input_ids\":[2,91,112,3],\"tokens\":[\"[CLS]\",\"to\",\"be\","
+                  "\"[SEP]\"]},{\"input_ids\":[2,136,3,3],\"token_type_ids\":[0,0,0,1],"
+                  "\"tokens\":[\"[CLS]\",\"time\",\"[SEP]\",\"[SEP]\"]}]");
+    const Use use = {ready.context, ready.model};
+    assert_int_equal(compress_tokenize(use.context, use.model, texts, 1, NULL, &json),
+                     COMPRESS_USAGE);
+    assert_said(&use, "error: tokenizer: expected the path of one");
+    assert_null(json);
+    assert_int_equal(
+        compress_tokenize(use.context, use.model, &image, 1, AUTHOR_WORDS, &json),
+        COMPRESS_USAGE);
+    assert_said(&use, "samples[0]: error: expected a text, found an image");
+    assert_int_equal(
+        compress_tokenize(use.context, use.model, &bytes, 1, AUTHOR_WORDS, &json),
+        COMPRESS_FORMAT);
+    assert_int_equal(
+        compress_tokenize(use.context, use.model, texts, 1, "{preprocessor: a}", &json),
+        COMPRESS_USAGE);
+    assert_int_equal(compress_tokenize(use.context, NULL, texts, 1, NULL, &json),
+                     COMPRESS_USAGE);
+    assert_int_equal(compress_tokenize(use.context, use.model, texts, 1, NULL, NULL),
+                     COMPRESS_USAGE);
+    ready_close(&ready);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classes), cmocka_unit_test(test_words),
         cmocka_unit_test(test_answers), cmocka_unit_test(test_labels),
         cmocka_unit_test(test_images),  cmocka_unit_test(test_threads),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_no_predictions),
+        cmocka_unit_test(test_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
