@@ -86,6 +86,17 @@ static Status choose_results(Execution *run, bool hidden, Diag *diag) {
     return STATUS_OK;
 }
 
+static Status execute_early(EarlyRun *early, const Execution *run, int threads,
+                            const Watch *watch, Diag *diag) {
+    Dynamic *ready = NULL;
+    const int64_t batches = (run->data->count + EARLY_SAMPLES - 1) / EARLY_SAMPLES;
+    Status status = early_open(&ready, early, run->model->graph, batches, diag);
+    if (status == STATUS_OK)
+        status = early_run(early, ready, run->data, threads, watch, diag);
+    dynamic_close(ready);
+    return status;
+}
+
 /* All outputs, or with `early` what its exits give. */
 static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;
@@ -98,7 +109,7 @@ static Status execute(Execution *run, EarlyRun *early, const Cli *cli, Diag *dia
     blas_init();
     Status status = threads_reserve(threads, diag);
     if (status == STATUS_OK)
-        status = early ? early_run(early, graph, run->data, threads, &watch, diag)
+        status = early ? execute_early(early, run, threads, &watch, diag)
                        : graph_results_compute(&run->results, graph, run->data, threads,
                                                &watch, diag);
     progress_clear(&progress);
@@ -237,7 +248,9 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
     TRY(check_flags(flags, diag));
     TRY(check_output(run->arena, cli, diag));
     TRY(model_load(&run->model, cli->args[0], ops_table(), true, diag));
-    if (early) TRY(early_find(early, run->arena, run->model, cli->args[0], diag));
+    if (early)
+        TRY(early_find(early, run->arena, run->model, cli->args[0], "--leave-early",
+                       diag));
     const Task task = graph_task(run->model->graph);
     const char *output = predictions_output(task);
     if (!flags->output && !(output && graph_output(run->model->graph, output)))
@@ -274,7 +287,7 @@ static Status run_early(Execution *run, const Cli *cli, Diag *diag) {
     if (status == STATUS_OK && !cli->flags.quiet)
         fprintf(stderr, "mean depth %.2f of %d\n", early_mean_depth(&early),
                 early.exits.items[early.exits.count - 1].layer);
-    for (int i = 0; i < 2; i++) tensor_release(&early.results[i].tensor);
+    early_release(&early);
     return status;
 }
 

@@ -295,10 +295,14 @@ typedef struct CompressSample {
  * text), `score`, or `embedding`; to be freed with compress_free_text. Texts of more
  * tokens than the model has positions are cut, with a warning. `options` is a map in
  * YAML, NULL = none: tokenizer, a path, and preprocessor, that of a
- * preprocessor_config.json, for models that have none in them. The runner keeps the
- * tokenizer of its first call with texts. Fails with COMPRESS_USAGE where there is none,
- * COMPRESS_MODEL for a model that says none of these, that takes other samples, or whose
- * names of classes do not fit, COMPRESS_FORMAT for a text that is not UTF-8, and as
+ * preprocessor_config.json, for models that have none in them; the runner keeps the
+ * tokenizer of its first call with texts. With `leave_early: true` samples leave at the
+ * model's early exits by the rule that is stored in it (`compress run --leave-early`),
+ * and their maps have an `exit_layer`; the first such call takes the model's size in
+ * memory once more, and such calls with the same runner wait for each other. Fails with
+ * COMPRESS_USAGE where there is no tokenizer or preparation, COMPRESS_MODEL for a model
+ * that says none of these, that takes other samples, that has no exits or no rule, or
+ * whose names of classes do not fit, COMPRESS_FORMAT for a text that is not UTF-8, and as
  * compress_run. */
 COMPRESS_API CompressStatus compress_predict(CompressContext *context,
                                              CompressRunner *runner,

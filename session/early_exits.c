@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define EARLY_SAMPLES 16 /* of a batch, before samples leave it */
-
 static Status fail_early(PassContext *ctx, const char *what, const char *hint,
                          Diag *diag) {
     const Status status = step_fail(ctx, diag, "%s", what);
@@ -13,9 +11,9 @@ static Status fail_early(PassContext *ctx, const char *what, const char *hint,
 }
 
 Status early_find(EarlyRun *run, Arena *arena, Model *model, const char *path,
-                  Diag *diag) {
-    PassContext ctx = {.arena = arena, .source = {LOC_FILE(path), "--leave-early", NULL}};
-    *run = (EarlyRun){.arena = arena};
+                  const char *key, Diag *diag) {
+    PassContext ctx = {.arena = arena, .source = {LOC_FILE(path), key, NULL}};
+    *run = (EarlyRun){0};
     TRY(exits_find(&run->exits, arena, &ctx, model->graph, diag));
     if (run->exits.count == 1)
         return fail_early(&ctx, "the model has no early exits",
@@ -25,7 +23,15 @@ Status early_find(EarlyRun *run, Arena *arena, Model *model, const char *path,
         return fail_early(&ctx, "the model has no stored rule for leaving at its exits",
                           "calibrate_exits finds a rule and stores it", diag);
     exits_warn_stale(&ctx, model, diag);
+    run->logits = ARENA_ARRAY(arena, Node *, (size_t)run->exits.count);
+    for (int i = 0; i < run->exits.count; i++)
+        run->logits[i] = run->exits.items[i].logits;
     return STATUS_OK;
+}
+
+Status early_open(Dynamic **out, const EarlyRun *run, Graph *graph, int64_t runs,
+                  Diag *diag) {
+    return dynamic_open(out, graph, run->logits, run->exits.count, runs, diag);
 }
 
 /* DynamicSink: puts what came of some samples in its place. */
@@ -45,18 +51,19 @@ static Status keep_samples(void *self, const Fetch *what, const int *exit,
     return STATUS_OK;
 }
 
-Status early_run(EarlyRun *run, Graph *graph, const Batches *data, int threads,
+Status early_run(EarlyRun *run, Dynamic *ready, const Batches *data, int threads,
                  const Watch *watch, Diag *diag) {
-    const int count = run->exits.count;
-    const int64_t shape[] = {data->count, run->exits.items[0].logits->type.dim[1]};
-    Node **exits = ARENA_ARRAY(run->arena, Node *, (size_t)count);
-    for (int i = 0; i < count; i++) exits[i] = run->exits.items[i].logits;
+    const int64_t shape[] = {data->count, run->logits[0]->type.dim[1]};
     run->results[0].name = OUTPUT_LOGITS;
     run->results[1].name = "exit_layer";
     TRY(tensor_create(&run->results[0].tensor, DTYPE_F32, 2, shape, diag));
     TRY(tensor_create(&run->results[1].tensor, DTYPE_I32, 1, shape, diag));
-    return dynamic_batches(graph, exits, count, &run->rule, data, 0, EARLY_SAMPLES,
-                           threads, watch, keep_samples, run, &run->report, diag);
+    return dynamic_over(ready, &run->rule, data, 0, EARLY_SAMPLES, threads, watch,
+                        keep_samples, run, &run->report, diag);
+}
+
+void early_release(EarlyRun *run) {
+    for (int i = 0; i < 2; i++) tensor_release(&run->results[i].tensor);
 }
 
 double early_mean_depth(const EarlyRun *run) {

@@ -7,12 +7,14 @@
 
 typedef struct PredictKeys {
     const char *tokenizer, *preprocessor;
+    bool leave_early;
 } PredictKeys;
 
 static const Field predict_fields[] = {
     F_STRING(PredictKeys, tokenizer, "path of the tokenizer", .nullable = true),
     F_STRING(PredictKeys, preprocessor, "path of a preprocessor_config.json",
              .nullable = true),
+    F_BOOL(PredictKeys, leave_early, "samples leave at an exit by the model's rule"),
     F_END};
 
 static const Field tokenize_fields[] = {
@@ -109,13 +111,16 @@ static Status find_output(const char **name, const Predicting *p) {
         "or embeddings; the outputs of others are had by compress_run");
 }
 
-static Status tell(const Predicting *p, const Tensor *output, char **json) {
+/* `exits`: the layers behind which samples left, NULL = all ran. */
+static Status tell(const Predicting *p, const Tensor *output, const int32_t *exits,
+                   char **json) {
     Arena *arena = p->call->arena;
     Predictions predictions = {.model = runner_model(p->runner),
                                .logits = output,
                                .samples = p->samples.items,
                                .texts = &p->texts,
-                               .tokenizer = p->tokenizer};
+                               .tokenizer = p->tokenizer,
+                               .exits = exits};
     Tree *list = tree_new(arena, TREE_LIST, LOC_NONE);
     TRY(predictions_prepare(&predictions, arena, p->call->diag));
     for (int i = 0; i < p->samples.count; i++) {
@@ -127,15 +132,26 @@ static Status tell(const Predicting *p, const Tensor *output, char **json) {
     return STATUS_OK;
 }
 
+static Status predict_early(const Predicting *p, char **json) {
+    EarlyRun run = {0};
+    Status status = runner_leave_early(&run, p->call, p->runner, p->inputs);
+    if (status == STATUS_OK)
+        status =
+            tell(p, &run.results[0].tensor, tensor_data(&run.results[1].tensor), json);
+    early_release(&run);
+    return status;
+}
+
 static Status predict(Predicting *p, const char *output, char **json) {
     TRY(make_inputs(p));
     library_compute(p->call);
+    if (p->keys.leave_early) return predict_early(p, json);
     TRY(runner_compute(&p->results, p->call, p->runner, p->inputs));
     const Tensor *found = NULL;
     for (int i = 0; i < p->results.count; i++)
         if (strcmp(p->results.tensors[i].name, output) == 0)
             found = &p->results.tensors[i].tensor;
-    return tell(p, found, json);
+    return tell(p, found, NULL, json);
 }
 
 static Status predict_samples(Predicting *p, const CompressSample *samples, size_t count,

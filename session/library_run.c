@@ -78,6 +78,15 @@ static Status give_results(const GraphResults *results, CompressTensor **outputs
 
 /* ---- runners ---- */
 
+/* A model that was made ready to leave at its exits, by the first call that wanted it. */
+typedef struct RunnerExits {
+    Arena *arena; /* NULL = nothing is there */
+    Model *model; /* a copy */
+    EarlyRun found;
+    Dynamic *ready;       /* NULL = it is not */
+    pthread_mutex_t lock; /* during a call */
+} RunnerExits;
+
 struct CompressRunner {
     Model *model; /* a copy */
     Node **nodes; /* its outputs */
@@ -89,7 +98,18 @@ struct CompressRunner {
     Tokenizer *tokenizer; /* of predictions; NULL = not read yet */
     char *tokenizer_path; /* "" = the model's own */
     pthread_mutex_t lock; /* of these */
+
+    RunnerExits exits;
 };
+
+static void exits_clear(RunnerExits *exits) {
+    dynamic_close(exits->ready);
+    model_destroy(exits->model);
+    arena_destroy(exits->arena);
+    exits->ready = NULL;
+    exits->model = NULL;
+    exits->arena = NULL;
+}
 
 static void runner_close(CompressRunner *runner) {
     for (int i = 0; i < runner->idle_count; i++) forward_close(runner->idle[i]);
@@ -97,13 +117,16 @@ static void runner_close(CompressRunner *runner) {
     free(runner->nodes);
     tokenizer_destroy(runner->tokenizer);
     free(runner->tokenizer_path);
+    exits_clear(&runner->exits);
     model_destroy(runner->model);
+    pthread_mutex_destroy(&runner->exits.lock);
     pthread_mutex_destroy(&runner->lock);
 }
 
 static void runner_open(CompressRunner *runner, Model *model) {
     *runner = (CompressRunner){.model = model_copy(model)};
     pthread_mutex_init(&runner->lock, NULL);
+    pthread_mutex_init(&runner->exits.lock, NULL);
     const Graph *graph = runner->model->graph;
     runner->nodes = memory_alloc((size_t)graph->output_count + 1, sizeof *runner->nodes);
     for (int i = 0; i < graph->output_count; i++)
@@ -170,6 +193,41 @@ Status runner_compute(GraphResults *results, const LibraryCall *call,
         status = runner_make_ready(
             runner, (data->count + RESULTS_SAMPLES - 1) / RESULTS_SAMPLES, call->diag);
     if (status == STATUS_OK) status = compute(call, runner, results, data);
+    batches_destroy(data);
+    return status;
+}
+
+/* Makes the exits ready, unless they are. */
+static Status exits_make_ready(CompressRunner *runner, Diag *diag) {
+    RunnerExits *exits = &runner->exits;
+    if (exits->ready) return STATUS_OK;
+    exits_clear(exits);
+    exits->arena = arena_create();
+    exits->model = model_copy(runner->model);
+    TRY(early_find(&exits->found, exits->arena, exits->model, "the model", "leave_early",
+                   diag));
+    return early_open(&exits->ready, &exits->found, exits->model->graph, PARAMS_ALWAYS,
+                      diag);
+}
+
+static Status leave_early(EarlyRun *run, const LibraryCall *call, CompressRunner *runner,
+                          const Batches *data) {
+    TRY(exits_make_ready(runner, call->diag));
+    TRY(threads_reserve(call->context->threads, call->diag));
+    *run = runner->exits.found;
+    return early_run(run, runner->exits.ready, data, call->context->threads, &call->watch,
+                     call->diag);
+}
+
+Status runner_leave_early(EarlyRun *run, const LibraryCall *call, CompressRunner *runner,
+                          const Checkpoint *inputs) {
+    Batches *data = NULL;
+    int64_t sizes[DIM_SYMBOLS];
+    TRY(file_batches_create(&data, call->arena, runner->model->graph, inputs, true, sizes,
+                            call->diag));
+    pthread_mutex_lock(&runner->exits.lock);
+    const Status status = leave_early(run, call, runner, data);
+    pthread_mutex_unlock(&runner->exits.lock);
     batches_destroy(data);
     return status;
 }

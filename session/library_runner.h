@@ -3,6 +3,7 @@
 #define COMPRESS_SESSION_LIBRARY_RUNNER_H
 
 #include "io/tokenizers/tokenizer.h"
+#include "session/early_exits.h"
 #include "session/graph_results.h"
 #include "session/library.h"
 
@@ -13,6 +14,11 @@ const Model *runner_model(const CompressRunner *runner);
  * failure. */
 Status runner_compute(GraphResults *results, const LibraryCall *call,
                       CompressRunner *runner, const Checkpoint *inputs);
+
+/* What samples give that leave at the model's exits; `run` is to be released, also after
+ * a failure. Calls of this with the same runner wait for each other. */
+Status runner_leave_early(EarlyRun *run, const LibraryCall *call, CompressRunner *runner,
+                          const Checkpoint *inputs);
 
 /* The tokenizer that the runner keeps, NULL = none yet, and unless `path` is NULL where
  * it is from, "" = from the model. */

@@ -31,15 +31,21 @@ typedef struct DynamicLane {
     double flops, seconds;
 } DynamicLane;
 
-typedef struct Dynamic {
+struct Dynamic {
+    Graph *graph; /* whole */
+    Node *const *exits;
     Cut cut;
-    const ExitRule *rule;
     Params *params;
-    Lanes *lanes;
+    int64_t sizes[DIM_SYMBOLS]; /* that plans were made for */
+    bool planned;
+    int lanes;           /* that there is memory for: */
     DynamicLane *memory; /* by lane */
+
+    /* of the run */
+    const ExitRule *rule;
     DynamicSink sink;
     void *self;
-} Dynamic;
+};
 
 /* ---- one stage of one lane ---- */
 
@@ -158,7 +164,57 @@ static Status deliver_chunk(void *self, const Fetch *what, int i, Diag *diag) {
                    (const void *const *)lane->feed.column, diag);
 }
 
-/* ---- all of it ---- */
+/* ---- what stays ---- */
+
+Status dynamic_open(Dynamic **out, Graph *graph, Node *const *exits, int exit_count,
+                    int64_t runs, Diag *diag) {
+    Dynamic *d = memory_alloc(1, sizeof *d);
+    *d = (Dynamic){.graph = graph, .exits = exits};
+    Status status = cut_open(&d->cut, graph, exits, exit_count, diag);
+    if (status == STATUS_OK)
+        status = params_create_packed(&d->params, d->cut.graph, runs, diag);
+    if (status == STATUS_OK)
+        *out = d;
+    else
+        dynamic_close(d);
+    return status;
+}
+
+void dynamic_close(Dynamic *d) {
+    if (!d) return;
+    for (int i = 0; i < d->lanes; i++)
+        for (int k = 0; k < WORKSPACES; k++) workspace_destroy(d->memory[i].workspace[k]);
+    free(d->memory);
+    params_destroy(d->params);
+    cut_close(&d->cut);
+    free(d);
+}
+
+/* Memory for so many lanes, that which is there first. */
+static Status open_memory(Dynamic *d, int lanes, Diag *diag) {
+    if (d->lanes >= lanes) return STATUS_OK;
+    d->memory = memory_grow(d->memory, (size_t)lanes, sizeof *d->memory);
+    while (d->lanes < lanes) {
+        DynamicLane *lane = &d->memory[d->lanes++];
+        *lane = (DynamicLane){0};
+        for (int k = 0; k < WORKSPACES && k < d->cut.count; k++)
+            TRY(workspace_create(&lane->workspace[k], diag));
+    }
+    return STATUS_OK;
+}
+
+/* Plans for data of these sizes, those that are there if they are for the same. The data
+ * are gone before them, unless masks are asked for. */
+static void open_plans(Dynamic *d, const Batches *data,
+                       const int64_t sizes[DIM_SYMBOLS]) {
+    if (d->planned && !data->masked && memcmp(d->sizes, sizes, sizeof d->sizes) == 0)
+        return;
+    memcpy(d->sizes, sizes, sizeof d->sizes);
+    cut_plan(&d->cut, data->masked ? data : NULL, sizes);
+    d->planned = !data->masked;
+}
+
+/* ---- a run ---- */
 
 static Status open_lane(DynamicLane *lane, const Dynamic *d, const LaneSweep *sweep,
                         Team *team, Diag *diag) {
@@ -168,43 +224,43 @@ static Status open_lane(DynamicLane *lane, const Dynamic *d, const LaneSweep *sw
     lane->state = memory_alloc(chunk, sizeof *lane->state);
     lane->exit = memory_alloc(chunk, sizeof *lane->exit);
     lane->logits = memory_alloc(chunk, (size_t)d->cut.classes * sizeof *lane->logits);
-    for (int i = 0; i < WORKSPACES && i < d->cut.count; i++) {
-        TRY(workspace_create(&lane->workspace[i], diag));
-        workspace_share(lane->workspace[i], team);
-    }
+    lane->flops = lane->seconds = 0;
+    for (int k = 0; k < WORKSPACES && k < d->cut.count; k++)
+        workspace_share(lane->workspace[k], team);
     return feed_open(&lane->feed, sweep->data, sweep->chunk, diag);
 }
 
-static Status dynamic_run(Dynamic *d, Graph *graph, Node *const *exits, int exit_count,
-                          const LaneSweep *sweep, Diag *diag) {
-    int64_t sizes[DIM_SYMBOLS] = {0};
-    TRY(feed_check(graph, exits, exit_count, sweep->data, sizes, diag));
-    TRY(cut_open(&d->cut, graph, exits, exit_count, diag));
-    cut_plan(&d->cut, sweep->data, sizes);
-    TRY(params_create_packed(&d->params, d->cut.graph,
-                             lanes_chunks(sweep->total, sweep->chunk), diag));
-    TRY(lanes_share(d->lanes, diag));
-    d->memory = memory_alloc((size_t)lanes_count(d->lanes), sizeof *d->memory);
-    for (int i = 0; i < lanes_count(d->lanes); i++)
-        TRY(open_lane(&d->memory[i], d, sweep, lanes_team(d->lanes, i), diag));
-    return lanes_sweep(d->lanes, sweep, diag);
+static void close_lane(DynamicLane *lane) {
+    for (int k = 0; k < WORKSPACES; k++)
+        if (lane->workspace[k]) workspace_share(lane->workspace[k], NULL);
+    feed_close(&lane->feed);
+    free(lane->sample);
+    free(lane->row);
+    free(lane->state);
+    free(lane->exit);
+    free(lane->logits);
+    lane->sample = lane->row = NULL;
+    lane->state = NULL;
+    lane->exit = NULL;
+    lane->logits = NULL;
 }
 
-static void dynamic_close(Dynamic *d) {
-    for (int i = 0; d->memory && i < lanes_count(d->lanes); i++) {
-        DynamicLane *lane = &d->memory[i];
-        for (int k = 0; k < WORKSPACES; k++) workspace_destroy(lane->workspace[k]);
-        feed_close(&lane->feed);
-        free(lane->sample);
-        free(lane->row);
-        free(lane->state);
-        free(lane->exit);
-        free(lane->logits);
+/* In lanes that share the threads; adds up what they took. */
+static Status run_lanes(Dynamic *d, Lanes *lanes, const LaneSweep *sweep,
+                        DynamicReport *report, Diag *diag) {
+    const int count = lanes_count(lanes);
+    TRY(open_memory(d, count, diag));
+    TRY(lanes_share(lanes, diag));
+    Status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = open_lane(&d->memory[i], d, sweep, lanes_team(lanes, i), diag);
+    if (status == STATUS_OK) status = lanes_sweep(lanes, sweep, diag);
+    for (int i = 0; i < count; i++) {
+        report->flops += d->memory[i].flops;
+        report->seconds += d->memory[i].seconds;
+        close_lane(&d->memory[i]);
     }
-    free(d->memory);
-    lanes_destroy(d->lanes);
-    params_destroy(d->params);
-    cut_close(&d->cut);
+    return status;
 }
 
 /* Adds up what all ranks took; FLOPs are whole numbers. */
@@ -223,11 +279,7 @@ static Status sum_reports(DynamicReport *report, Diag *diag) {
     return status;
 }
 
-Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
-                       const ExitRule *rule, const Batches *data, int64_t limit,
-                       int64_t batch_size, int threads, const Watch *watch,
-                       DynamicSink sink, void *self, DynamicReport *report, Diag *diag) {
-    Dynamic d = {.rule = rule, .sink = sink, .self = self};
+static LaneSweep sweep_of(const Batches *data, int64_t limit, int64_t batch_size) {
     LaneSweep sweep = {.data = data,
                        .total = limit > 0 && limit < data->count ? limit : data->count,
                        .chunk = batch_size > 0 ? batch_size : 1,
@@ -235,20 +287,56 @@ Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
                        .run = run_chunk,
                        .deliver = deliver_chunk,
                        .pack = pack_chunk,
-                       .unpack = unpack_chunk,
-                       .self = &d};
+                       .unpack = unpack_chunk};
+    if (sweep.chunk > sweep.total) sweep.chunk = sweep.total;
+    return sweep;
+}
+
+/* The sweep over data that was checked. */
+static Status run_sweep(Dynamic *d, LaneSweep *sweep, const int64_t sizes[DIM_SYMBOLS],
+                        int threads, const Watch *watch, DynamicReport *report,
+                        Diag *diag) {
+    sweep->self = d;
+    open_plans(d, sweep->data, sizes);
+    Lanes *lanes = lanes_create(threads, lanes_chunks(sweep->total, sweep->chunk), watch);
+    Status status = run_lanes(d, lanes, sweep, report, diag);
+    lanes_destroy(lanes);
+    if (status == STATUS_OK) status = sum_reports(report, diag);
+    if (status != STATUS_OK) *report = (DynamicReport){0};
+    if (status == STATUS_OK) report->samples = sweep->total;
+    return status;
+}
+
+Status dynamic_over(Dynamic *d, const ExitRule *rule, const Batches *data, int64_t limit,
+                    int64_t batch_size, int threads, const Watch *watch, DynamicSink sink,
+                    void *self, DynamicReport *report, Diag *diag) {
+    int64_t sizes[DIM_SYMBOLS] = {0};
+    LaneSweep sweep = sweep_of(data, limit, batch_size);
     *report = (DynamicReport){0};
     if (sweep.total <= 0) return STATUS_OK;
-    if (sweep.chunk > sweep.total) sweep.chunk = sweep.total;
-    d.lanes = lanes_create(threads, lanes_chunks(sweep.total, sweep.chunk), watch);
-    Status status = dynamic_run(&d, graph, exits, exit_count, &sweep, diag);
-    report->samples = status == STATUS_OK ? sweep.total : 0;
-    for (int i = 0; status == STATUS_OK && i < lanes_count(d.lanes); i++) {
-        report->flops += d.memory[i].flops;
-        report->seconds += d.memory[i].seconds;
-    }
-    if (status == STATUS_OK) status = sum_reports(report, diag);
-    dynamic_close(&d);
+    TRY(feed_check(d->graph, d->exits, d->cut.count, data, sizes, diag));
+    d->rule = rule;
+    d->sink = sink;
+    d->self = self;
+    return run_sweep(d, &sweep, sizes, threads, watch, report, diag);
+}
+
+Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
+                       const ExitRule *rule, const Batches *data, int64_t limit,
+                       int64_t batch_size, int threads, const Watch *watch,
+                       DynamicSink sink, void *self, DynamicReport *report, Diag *diag) {
+    Dynamic *d = NULL;
+    int64_t sizes[DIM_SYMBOLS] = {0};
+    const LaneSweep sweep = sweep_of(data, limit, batch_size);
+    *report = (DynamicReport){0};
+    if (sweep.total <= 0) return STATUS_OK;
+    TRY(feed_check(graph, exits, exit_count, data, sizes, diag)); /* before memory */
+    Status status = dynamic_open(&d, graph, exits, exit_count,
+                                 lanes_chunks(sweep.total, sweep.chunk), diag);
+    if (status == STATUS_OK)
+        status = dynamic_over(d, rule, data, limit, batch_size, threads, watch, sink,
+                              self, report, diag);
+    dynamic_close(d);
     return status;
 }
 

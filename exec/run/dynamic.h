@@ -34,6 +34,24 @@ Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
                        int64_t batch_size, int threads, const Watch *watch,
                        DynamicSink sink, void *self, DynamicReport *report, Diag *diag);
 
+/* A graph cut behind its exits, with what runs of it take, which stays from one to the
+ * next: weights as products read them, plans and their memory. */
+typedef struct Dynamic Dynamic;
+
+/* Makes a graph ready for about `runs` of it (params_create_packed). Graph and exits are
+ * borrowed; no weights change meanwhile. Fails with STATUS_MODEL when the exits do not
+ * lie one behind the other, and as params_create_packed does. */
+Status dynamic_open(Dynamic **out, Graph *graph, Node *const *exits, int exit_count,
+                    int64_t runs, Diag *diag);
+
+/* As dynamic_batches. One call at a time. */
+Status dynamic_over(Dynamic *d, const ExitRule *rule, const Batches *data, int64_t limit,
+                    int64_t batch_size, int threads, const Watch *watch, DynamicSink sink,
+                    void *self, DynamicReport *report, Diag *diag);
+
+/* NULL is allowed. */
+void dynamic_close(Dynamic *d);
+
 /* flops[e]: FLOPs of one sample of `tokens` tokens that leaves at exit e; the early exits
  * it passes are counted. With 0 tokens: as the graph says, or where it leaves them open,
  * 128 or as many as it takes. Fails as dynamic_batches does. */

@@ -206,6 +206,7 @@ void cut_plan(Cut *cut, const Batches *data, const int64_t sizes[DIM_SYMBOLS]) {
                                .results = stage->results,
                                .result_count = stage->result_count};
         memcpy(options.sizes, sizes, sizeof options.sizes);
+        plan_cache_destroy(stage->plans);
         stage->plans = plan_cache_create(cut->graph, data, &options,
                                          PLAN_CACHE_BYTES / (size_t)cut->count);
     }

@@ -39,7 +39,7 @@ typedef struct Cut {
 Status cut_open(Cut *cut, Graph *graph, Node *const *exits, int exit_count, Diag *diag);
 
 /* Gives every stage its cache of plans, for samples of `data` (NULL = none) and sizes of
- * the symbols as in PlanCache. Once, after cut_open. */
+ * the symbols as in PlanCache, in place of one that it had. After cut_open. */
 void cut_plan(Cut *cut, const Batches *data, const int64_t sizes[DIM_SYMBOLS]);
 
 /* Frees what the two above made. */

@@ -56,6 +56,20 @@ static int plain_exit(const All *all, const ExitRule *rule, int sample) {
     return DEPTH - 1;
 }
 
+/* What is ready gives the same bytes once more. */
+static void expect_again(EarlyRun *again, const EarlyRun *run, Dynamic *ready,
+                         const Batches *data, int threads, Diag *diag) {
+    assert_ok(early_run(again, ready, data, threads, NULL, diag), diag);
+    for (int i = 0; i < 2; i++) {
+        const Tensor *tensor = &run->results[i].tensor;
+        assert_memory_equal(tensor_data(&again->results[i].tensor), tensor_data(tensor),
+                            tensor_bytes(tensor));
+    }
+    assert_float_equal(again->report.flops, run->report.flops, 0);
+    assert_int_equal(again->report.samples, SENTENCE_SAMPLES);
+    early_release(again);
+}
+
 static void expect_rule(const ExitRule *rule, int threads) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
@@ -72,8 +86,11 @@ static void expect_rule(const ExitRule *rule, int threads) {
                               &all, diag),
               diag);
     assert_ok(exits_store_rule(rule, model, &exits, diag), diag);
-    assert_ok(early_find(&run, arena, model, "model.h5", diag), diag);
-    assert_ok(early_run(&run, model->graph, data, threads, NULL, diag), diag);
+    Dynamic *ready;
+    assert_ok(early_find(&run, arena, model, "model.h5", "--leave-early", diag), diag);
+    assert_ok(early_open(&ready, &run, model->graph, 1, diag), diag);
+    EarlyRun again = run;
+    assert_ok(early_run(&run, ready, data, threads, NULL, diag), diag);
     const float *logits = tensor_data(&run.results[0].tensor);
     const int32_t *layer = tensor_data(&run.results[1].tensor);
     for (int i = 0; i < SENTENCE_SAMPLES; i++) {
@@ -89,8 +106,10 @@ static void expect_rule(const ExitRule *rule, int threads) {
     assert_true(seen[DEPTH - 1] < SENTENCE_SAMPLES);
     assert_within(early_mean_depth(&run), depth / SENTENCE_SAMPLES,
                   rounding_tolerance(PRECISION_F64, SENTENCE_SAMPLES, DEPTH));
+    expect_again(&again, &run, ready, data, 4 - threads, diag);
     assert_int_equal(diag_errors(diag), 0);
-    for (int i = 0; i < 2; i++) tensor_release(&run.results[i].tensor);
+    early_release(&run);
+    dynamic_close(ready);
     batches_destroy(data);
     model_destroy(model);
     diag_destroy(diag);
@@ -112,7 +131,8 @@ static void expect_refused(Model *model, const char *part) {
     Arena *arena = arena_create();
     Diag *diag = diag_create();
     EarlyRun run;
-    assert_int_equal(early_find(&run, arena, model, "model.h5", diag), STATUS_MODEL);
+    assert_int_equal(early_find(&run, arena, model, "model.h5", "--leave-early", diag),
+                     STATUS_MODEL);
     char *text = diag_text(diag);
     if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
     free(text);

@@ -95,9 +95,9 @@ static void assert_refused(Ready *ready, const CompressSample *samples, size_t c
 
 /* ---- classes ---- */
 
-/* Logits of one sample of four tokens, from compress_run. */
-static void logits_of(const Ready *ready, const int32_t *ids, const int32_t *types,
-                      float *logits) {
+/* Logits of one sample of four tokens, an output of compress_run. */
+static void logits_of(const Ready *ready, const char *name, const int32_t *ids,
+                      const int32_t *types, float *logits) {
     const CompressTensor inputs[] = {{"input_ids", COMPRESS_I32, 2, {1, 4}, ids},
                                      {"token_type_ids", COMPRESS_I32, 2, {1, 4}, types}};
     CompressTensor *outputs;
@@ -107,7 +107,7 @@ static void logits_of(const Ready *ready, const int32_t *ids, const int32_t *typ
         compress_run(ready->context, ready->model, inputs, 2, &outputs, &count),
         COMPRESS_OK);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(outputs[i].name, "logits") == 0) {
+        if (strcmp(outputs[i].name, name) == 0) {
             memcpy(logits, outputs[i].data, 3 * sizeof *logits);
             found = true;
         }
@@ -115,10 +115,10 @@ static void logits_of(const Ready *ready, const int32_t *ids, const int32_t *typ
     compress_free_tensors(outputs);
 }
 
-static void assert_class(const Tree *map, const float *logits) {
+static void assert_class(const Tree *map, const float *logits,
+                         const char *const labels[3]) {
     double sum = 0;
     int best = 0;
-    char label[16];
     for (int c = 0; c < 3; c++) {
         sum += exp((double)logits[c]);
         if (logits[c] > logits[best]) best = c;
@@ -126,8 +126,7 @@ static void assert_class(const Tree *map, const float *logits) {
     const Tree *score = tree_get(map, "scores")->first;
     for (int c = 0; c < 3; c++, score = score->next)
         assert_float_equal(score->real, exp((double)logits[c]) / sum, 1e-6);
-    snprintf(label, sizeof label, "LABEL_%d", best);
-    assert_string_equal(tree_get(map, "label")->string, label);
+    assert_string_equal(tree_get(map, "label")->string, labels[best]);
     assert_float_equal(tree_get(map, "score")->real, exp((double)logits[best]) / sum,
                        1e-6);
 }
@@ -137,6 +136,7 @@ static void assert_class(const Tree *map, const float *logits) {
 static void test_classes(void **state) {
     static const int32_t IDS[] = {2, 91, 112, 3}, PAIR[] = {2, 136, 3, 3};
     static const int32_t TYPES[] = {0, 0, 0, 0}, PAIR_TYPES[] = {0, 0, 0, 1};
+    static const char *const LABELS[] = {"LABEL_0", "LABEL_1", "LABEL_2"};
     const CompressSample texts[] = {{.text = "to be"}, {.text = "time", .pair = ""}};
     Ready ready;
     float logits[3];
@@ -146,12 +146,12 @@ static void test_classes(void **state) {
     const Tree *map = ready.said->first;
     assert_string_equal(tree_get(map, "input")->string, "to be");
     assert_null(tree_get(map, "input_pair"));
-    logits_of(&ready, IDS, TYPES, logits);
-    assert_class(map, logits);
+    logits_of(&ready, "logits", IDS, TYPES, logits);
+    assert_class(map, logits, LABELS);
     map = map->next;
     assert_string_equal(tree_get(map, "input_pair")->string, "");
-    logits_of(&ready, PAIR, PAIR_TYPES, logits);
-    assert_class(map, logits);
+    logits_of(&ready, "logits", PAIR, PAIR_TYPES, logits);
+    assert_class(map, logits, LABELS);
     /* the tokenizer stays */
     assert_predicts(&ready, texts, 1, NULL);
     assert_refused(&ready, texts, 1, TEST_WORDS, COMPRESS_USAGE,
@@ -318,6 +318,61 @@ static void test_no_predictions(void **state) {
     ready_close(&ready);
 }
 
+/* ---- early exits ---- */
+
+#define EARLY_WORDS "{tokenizer: recipes/data/authors/vocab.txt, leave_early: true}"
+
+/* Gives the model exits, and the rule that `target` asks for. */
+static void add_exits(Ready *ready, const char *target) {
+    char passes[512];
+    CompressModel *model = ready->model;
+    snprintf(
+        passes, sizeof passes,
+        "data: {test: {format: text, path: recipes/data/authors/test.tsv, limit: "
+        "48, tokenizer: recipes/data/authors/vocab.txt, labels: [shakespeare, wells, "
+        "tatoeba]}}\npasses: [add_exits: {init: copy}, calibrate_exits: {data: test, "
+        "%s}]\n",
+        target);
+    if (compress_apply(ready->context, model, passes, NULL) != COMPRESS_OK)
+        fail_msg("%s", compress_messages(ready->context));
+    compress_free_runner(ready->runner);
+    assert_int_equal(compress_prepare(ready->context, model, &ready->runner),
+                     COMPRESS_OK);
+}
+
+/* The layer that "to be" leaves behind, whose logits its scores are of. */
+static int64_t expect_exit(Ready *ready) {
+    static const int32_t IDS[] = {2, 91, 112, 3}, TYPES[] = {0, 0, 0, 0};
+    static const char *const LABELS[] = {"shakespeare", "wells", "tatoeba"};
+    const CompressSample text = {.text = "to be"};
+    char output[16];
+    float logits[3];
+    assert_predicts(ready, &text, 1, EARLY_WORDS);
+    const int64_t layer = tree_get(ready->said->first, "exit_layer")->integer;
+    snprintf(output, sizeof output, layer < 6 ? "exit.%d" : "logits", (int)layer);
+    logits_of(ready, output, IDS, TYPES, logits);
+    assert_class(ready->said->first, logits, LABELS);
+    return layer;
+}
+
+static void test_leave_early(void **state) {
+    const CompressSample text = {.text = "to be"};
+    Ready ready;
+    (void)state;
+    ready_open(&ready, AUTHORS);
+    assert_refused(&ready, &text, 1, EARLY_WORDS, COMPRESS_MODEL,
+                   "the model: error: leave_early: the model has no early exits");
+    add_exits(&ready, "accuracy: 0");
+    for (int run = 0; run < 2; run++) assert_int_equal(expect_exit(&ready), 1);
+    assert_predicts(&ready, &text, 1, AUTHOR_WORDS);
+    assert_null(tree_get(ready.said->first, "exit_layer"));
+    ready_close(&ready);
+    ready_open(&ready, AUTHORS);
+    add_exits(&ready, "drop: 0");
+    assert_true(expect_exit(&ready) > 1);
+    ready_close(&ready);
+}
+
 /* ---- tokens ---- */
 
 /* Checks what compress_tokenize gives, on one line. */
@@ -375,7 +430,7 @@ int main(void) {
         cmocka_unit_test(test_answers), cmocka_unit_test(test_labels),
         cmocka_unit_test(test_images),  cmocka_unit_test(test_threads),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_no_predictions),
-        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_tokens),  cmocka_unit_test(test_leave_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
