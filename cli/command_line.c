@@ -342,6 +342,13 @@ static Status unknown_flag(const Cli *cli, const char *word, Diag *diag) {
     return status;
 }
 
+/* Whether a number is written as a recipe writes it: no spaces, no plus, no hexadecimal.
+ */
+static bool is_decimal(const char *text) {
+    text += *text == '-';
+    return *text && *text != '+' && strspn(text, "0123456789.eE+-") == strlen(text);
+}
+
 /* The value's tree node: a number where the flag takes one and it reads as one. */
 static Tree *flag_tree(Arena *arena, const Flag *flag, const char *value) {
     Tree *tree = tree_new(arena, TREE_STRING, LOC_NONE);
@@ -353,14 +360,14 @@ static Tree *flag_tree(Arena *arena, const Flag *flag, const char *value) {
         char *end;
         errno = 0;
         long long number = strtoll(value, &end, 10);
-        if (*value && !*end && errno == 0) {
+        if (is_decimal(value) && !*end && errno == 0) {
             tree->kind = TREE_INT;
             tree->integer = number;
         }
     } else if (flag->field.kind == FIELD_REAL) {
         char *end;
         const double number = strtod(value, &end);
-        if (*value && !*end) {
+        if (is_decimal(value) && !*end) {
             tree->kind = TREE_FLOAT;
             tree->real = number;
         }

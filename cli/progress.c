@@ -107,8 +107,9 @@ void progress_update(void *self, int64_t done, int64_t total, const char *text) 
     progress_beat(progress);
     if (!progress->live) return;
     Arena *arena = arena_create();
-    fprintf(stderr, "\r%.*s\033[K", terminal_columns(stderr) - 1,
-            progress_line(progress, arena));
+    const char *line = progress_line(progress, arena);
+    fprintf(stderr, "\r%.*s\033[K", terminal_fit(line, terminal_columns(stderr) - 1),
+            line);
     fflush(stderr);
     progress->shown = true;
     arena_destroy(arena);

@@ -34,6 +34,15 @@ static int width_of(const char *text, size_t length) {
     return width;
 }
 
+int terminal_fit(const char *text, int columns) {
+    int bytes = 0;
+    for (int width = 0; text[bytes]; bytes++) {
+        width += width_of(text + bytes, 1);
+        if (width > columns) break;
+    }
+    return bytes;
+}
+
 void terminal_wrap(FILE *out, const char *words, int used, int indent, int columns) {
     bool first = true; /* of its line */
     for (const char *word = words + strspn(words, " "); *word;) {

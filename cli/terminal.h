@@ -10,6 +10,10 @@
  * 80; between 40 and 200. */
 int terminal_columns(FILE *out);
 
+/* Bytes of the longest part at the start of a text that `columns` hold, in whole
+ * characters. */
+int terminal_fit(const char *text, int columns);
+
 /* Prints words behind a line's first `used` columns, and ends the line. Lines hold
  * `columns`; further ones begin behind `indent` spaces. Words are never cut. */
 void terminal_wrap(FILE *out, const char *words, int used, int indent, int columns);

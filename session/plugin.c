@@ -12,6 +12,7 @@
 #include "session/compress_plugin.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -409,16 +410,21 @@ static void add_pass(const CompressPluginPass *own, const char *origin) {
     pass_add(&pass->pass);
 }
 
-/* The plug-in that a shared object is; NULL after an error. */
-static const CompressPlugin *open_plugin(const char *path, Diag *diag) {
+/* Loads a shared object; NULL after an error. */
+static void *open_object(const char *path, Diag *diag) {
     char *real = realpath(path, NULL);
+    const int cause = errno;
     void *object = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!object)
+        diag_fail(diag, real ? STATUS_FORMAT : STATUS_IO, LOC_FILE(path), NULL,
+                  "expected a shared object for this machine: %s",
+                  real ? dlerror() : strerror(cause));
     free(real);
-    if (!object) {
-        diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,
-                  "expected a shared object for this machine: %s", dlerror());
-        return NULL;
-    }
+    return object;
+}
+
+/* The plug-in that a shared object is; NULL after an error. */
+static const CompressPlugin *find_plugin(const char *path, void *object, Diag *diag) {
     const CompressPlugin *(*ask)(void) = NULL;
     void *symbol = dlsym(object, "compress_plugin");
     memcpy(&ask, &symbol, sizeof ask);
@@ -435,7 +441,6 @@ static const CompressPlugin *open_plugin(const char *path, Diag *diag) {
                   : !plugin ? "none"
                   : !fits   ? "one for another interface"
                             : "one without name, version or passes");
-        dlclose(object);
         return NULL;
     }
     return plugin;
@@ -455,26 +460,30 @@ static bool is_loaded(const char *origin) {
     return false;
 }
 
+/* Adds the passes of a plug-in, all or none. */
+static Status add_passes(const char *path, const CompressPlugin *plugin,
+                         const char *origin, Diag *diag) {
+    for (int i = 0; plugin->passes[i].name; i++)
+        TRY(check_pass(path, plugin->passes, i, diag));
+    for (int i = 0; plugin->passes[i].name; i++) add_pass(&plugin->passes[i], origin);
+    return STATUS_OK;
+}
+
 Status plugin_load(const char *path, Diag *diag) {
     Buf *bytes = NULL;
     char hash[HASH_TEXT_BYTES];
     TRY(file_map(&bytes, path, diag));
     bytes_hash(buf_data(bytes), buf_bytes(bytes), hash);
     buf_release(bytes);
-    const CompressPlugin *plugin = open_plugin(path, diag);
-    if (!plugin) return STATUS_FORMAT;
-    char *origin = origin_of(plugin, hash);
-    if (is_loaded(origin)) {
-        free(origin);
-        return STATUS_OK;
-    }
-    for (int i = 0; plugin->passes[i].name; i++) {
-        const Status status = check_pass(path, plugin->passes, i, diag);
-        if (status != STATUS_OK) {
-            free(origin);
-            return status;
-        }
-    }
-    for (int i = 0; plugin->passes[i].name; i++) add_pass(&plugin->passes[i], origin);
-    return STATUS_OK;
+    void *object = open_object(path, diag);
+    if (!object) return diag_status(diag);
+    const CompressPlugin *plugin = find_plugin(path, object, diag);
+    char *origin = plugin ? origin_of(plugin, hash) : NULL;
+    const bool loaded = plugin && is_loaded(origin);
+    Status status = plugin ? STATUS_OK : STATUS_FORMAT;
+    if (plugin && !loaded) status = add_passes(path, plugin, origin, diag);
+    if (status == STATUS_OK && !loaded) return STATUS_OK; /* which keeps both */
+    free(origin);
+    dlclose(object);
+    return status;
 }

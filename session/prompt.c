@@ -3,6 +3,7 @@
 
 #include "exec/ops.h"
 #include "io/files/json.h"
+#include "io/files/path.h"
 #include "io/formats/model_vocabulary.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ static Status read_json_line(Line *prompt, Arena *arena, Diag *diag) {
 
 Status prompts_read(Line **out, int64_t *count, int64_t *all, Arena *arena,
                     const char *path, Diag *diag) {
-    const bool json = text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson");
+    const bool json = path_is_json_lines(path);
     int lines, in_file;
     TRY(lines_read(out, &lines, &in_file, arena, path, PROMPTS_BYTES_MAX, diag));
     *count = lines;

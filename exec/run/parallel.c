@@ -9,6 +9,7 @@
 #include "ir/arena.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- loops ---- */
 
@@ -227,9 +229,23 @@ double threads_quota(const char *root) {
     return limit;
 }
 
+/* Processors that the process may run on: the kernel's set may be larger than glibc's. */
+static int processors_allowed(void) {
+    enum { PROCESSORS_MOST = 1 << 20 };
+    for (int room = CPU_SETSIZE; room <= PROCESSORS_MOST; room *= 2) {
+        cpu_set_t *set = CPU_ALLOC((size_t)room);
+        if (!set) break;
+        const size_t bytes = CPU_ALLOC_SIZE((size_t)room);
+        const int failed = sched_getaffinity(0, bytes, set) != 0 ? errno : 0;
+        const int count = failed ? 0 : CPU_COUNT_S(bytes, set);
+        CPU_FREE(set);
+        if (count > 0) return count;
+        if (failed != EINVAL) break;
+    }
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 int threads_available(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    const double most = fmin(CPU_COUNT(&set), ceil(threads_quota("")));
+    const double most = fmin(processors_allowed(), ceil(threads_quota("")));
     return most > 1 ? (int)most : 1;
 }

@@ -11,6 +11,7 @@
 #include "io/datasets/dataset.h"
 #include "io/datasets/last_words.h"
 #include "io/datasets/text_samples.h"
+#include "io/files/path.h"
 #include "io/formats/model_vocabulary.h"
 
 #include <inttypes.h>
@@ -519,14 +520,12 @@ static const ChoiceOptions ENDINGS_DEFAULTS = {.context = "context",
 
 Status last_words_open(Batches **out, const char *path, const Tokenizer *tokenizer,
                        int64_t max_length, const char *length_name, Diag *diag) {
-    const char *dot = strrchr(path, '.');
-    const bool json = dot && (strcmp(dot, ".jsonl") == 0 || strcmp(dot, ".ndjson") == 0);
     ChoiceOptions options = ENDINGS_DEFAULTS;
     options.path = path;
     options.endings = true;
     options.max_length = max_length;
     options.length_name = length_name;
-    options.table = json ? TABLE_JSONL : TABLE_LINES;
+    options.table = path_is_json_lines(path) ? TABLE_JSONL : TABLE_LINES;
     options.context = "text";
     Diag *own = diag_create();
     const Status status = open_with(out, &options, tokenizer, LOC_FILE(path), own);

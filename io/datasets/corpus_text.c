@@ -4,6 +4,7 @@
 #include "io/files/file.h"
 #include "io/files/folder.h"
 #include "io/files/json.h"
+#include "io/files/path.h"
 #include "io/files/text_start.h"
 #include "io/tokenizers/unicode.h"
 
@@ -358,7 +359,7 @@ static Status add_file(CorpusText *corpus, const char *path, int64_t *bytes, Dia
     TRY(file_map(&file->map, path, diag));
     file->data = buf_data(file->map);
     file->bytes = (int64_t)buf_bytes(file->map);
-    file->is_lines = text_ends_with(path, ".jsonl");
+    file->is_lines = path_is_json_lines(path);
     *bytes += file->bytes;
     corpus->count++;
     return text_start_check(file->path, file->data, (size_t)file->bytes, diag);
@@ -375,7 +376,7 @@ static Status add_files(CorpusText *corpus, const char *path, int64_t *bytes,
     TRY(folder_names(&names, &count, corpus->arena, path, diag));
     corpus->files = ARENA_ARRAY(corpus->arena, CorpusFile, (size_t)count + 1);
     for (int64_t i = 0; i < count; i++)
-        if (text_ends_with(names[i], ".txt") || text_ends_with(names[i], ".jsonl"))
+        if (path_has_ending(names[i], ".txt") || path_is_json_lines(names[i]))
             TRY(add_file(corpus, path_join(corpus->arena, path, names[i]), bytes, diag));
     if (corpus->count > 0) return STATUS_OK;
     return diag_fail(diag, STATUS_FORMAT, LOC_FILE(path), NULL,

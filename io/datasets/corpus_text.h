@@ -41,9 +41,9 @@ typedef struct CorpusPiece {
     bool cut; /* in front of what is left out */
 } CorpusPiece;
 
-/* Opens a file, or all files .txt and .jsonl of a folder in the order of their names.
- * Files whose names end in .jsonl are JSON Lines, others text. Fails with STATUS_IO, and
- * with STATUS_FORMAT where there is no such file, or no text in the part. */
+/* Opens a file, or all files .txt, .jsonl and .ndjson of a folder in the order of their
+ * names. Files of the last two kinds are JSON Lines, others text. Fails with STATUS_IO,
+ * and with STATUS_FORMAT where there is no such file, or no text in the part. */
 Status corpus_text_open(CorpusText **out, const char *path, const CorpusRules *rules,
                         Diag *diag);
 

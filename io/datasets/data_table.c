@@ -3,6 +3,7 @@
 
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/files/path.h"
 #include "io/tokenizers/unicode.h"
 #include "ir/arena.h"
 #include "ir/text.h"
@@ -11,7 +12,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { ROWS_PER_ANCHOR = 8 };
 
@@ -319,20 +319,9 @@ static Status table_parse_json(Table *table, const char *text, size_t length,
 /* --- reading --- */
 
 static TableFormat format_by_name(const char *path) {
-    static const struct {
-        const char *end;
-        TableFormat format;
-    } NAMES[] = {{".csv", TABLE_CSV},
-                 {".jsonl", TABLE_JSONL},
-                 {".ndjson", TABLE_JSONL},
-                 {".json", TABLE_JSONL}};
-    size_t length = strlen(path);
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
-        size_t bytes = strlen(NAMES[i].end);
-        if (length >= bytes && strcasecmp(path + length - bytes, NAMES[i].end) == 0)
-            return NAMES[i].format;
-    }
-    return TABLE_TSV;
+    if (path_has_ending(path, ".csv")) return TABLE_CSV;
+    return path_is_json_lines(path) || path_has_ending(path, ".json") ? TABLE_JSONL
+                                                                      : TABLE_TSV;
 }
 
 static Status copy_names(Table *table, Diag *diag) {

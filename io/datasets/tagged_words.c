@@ -3,6 +3,7 @@
 
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/files/path.h"
 #include "io/tokenizers/unicode.h"
 #include "ir/arena.h"
 
@@ -174,8 +175,7 @@ static Status jsonl_read(TaggedWords *out, const char *text, size_t length,
 
 static bool is_json(const char *path, TaggedFormat format) {
     if (format != TAGGED_BY_NAME) return format == TAGGED_JSONL;
-    return text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson") ||
-           text_ends_with(path, ".json");
+    return path_is_json_lines(path) || path_has_ending(path, ".json");
 }
 
 static Status read_with(TaggedWords *out, const TaggedColumns *columns, Arena *arena,

@@ -5,8 +5,8 @@
 #include "io/files/text_start.h"
 #include "io/tokenizers/unicode.h"
 
+#include <errno.h>
 #include <jansson.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,31 +92,16 @@ static Tree *json_convert(Arena *arena, Loc at, const json_t *value) {
     return tree;
 }
 
-/* jansson tells some failures of memory as faults of the text, so its allocations are
- * watched; it passes them nothing by which to know who asks. */
-static _Thread_local bool is_starved;
-
-static void *watched_alloc(size_t bytes) {
-    void *memory = malloc(bytes);
-    if (!memory) is_starved = true;
-    return memory;
-}
-
-static void watch_memory(void) {
-    json_set_alloc_funcs(watched_alloc, free);
-}
-
 /* Parses text whose first line is line `line` of the file; `at` goes into the values. */
 static Status json_load(Tree **out, Arena *arena, Loc at, int line, const char *text,
                         size_t length, Diag *diag) {
     TRY(json_scan(at.file, line, text, length, diag));
-    static pthread_once_t watched = PTHREAD_ONCE_INIT;
     json_error_t error;
-    pthread_once(&watched, watch_memory);
-    is_starved = false;
+    errno = 0; /* jansson reports some failures of memory as faults of the text */
     json_t *value =
         json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!value && is_starved)
+    if (!value &&
+        (errno == ENOMEM || json_error_code(&error) == json_error_out_of_memory))
         return diag_fail(diag, STATUS_MEMORY, LOC_FILE(at.file), NULL, "out of memory");
     if (!value) {
         Loc place = {at.file, line + (error.line > 0 ? error.line - 1 : 0), error.column};

@@ -58,9 +58,10 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
     const int code = unfinished_make(&file->temporary, &file->fd, &file->identity, arena,
                                      file->folder, file->base, false);
     if (code != 0) {
-        file_fail(path, "create a temporary file beside it", code, diag);
+        const Status status =
+            file_fail(path, "create a temporary file beside it", code, diag);
         outfile_free(file);
-        return STATUS_IO;
+        return status;
     }
     file->slot = unfinished_add(file->temporary);
     *out = file;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 bool path_is_folder(const char *path) {
@@ -14,6 +15,15 @@ bool path_is_folder(const char *path) {
 bool path_is_file(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool path_has_ending(const char *path, const char *ending) {
+    const size_t length = strlen(path), bytes = strlen(ending);
+    return length >= bytes && strcasecmp(path + length - bytes, ending) == 0;
+}
+
+bool path_is_json_lines(const char *path) {
+    return path_has_ending(path, ".jsonl") || path_has_ending(path, ".ndjson");
 }
 
 bool path_identify(FileIdentity *identity, const char *path) {

@@ -13,6 +13,11 @@
 bool path_is_folder(const char *path);
 bool path_is_file(const char *path);
 
+/* Whether a name ends so, in letters of either case; ".jsonl" and ".ndjson" are files of
+ * JSON Lines. */
+bool path_has_ending(const char *path, const char *ending);
+bool path_is_json_lines(const char *path);
+
 /* Which file, folder or link something is, whatever path it has. */
 typedef struct FileIdentity {
     dev_t device;

@@ -4,12 +4,14 @@
 #include "exec/linalg/products.h"
 #include "exec/ops.h"
 #include "io/files/file.h"
+#include "io/files/path.h"
+#include "io/files/unfinished.h"
 #include "io/formats/load.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 /* Ways in which a file may have been written: as an output of its recipe, or as one named
  * on the command line. */
@@ -160,7 +162,8 @@ static const Tree *own_output(const Tree *output, const char *name) {
     return found;
 }
 
-/* The recipe with outputs in the temporary folder. */
+/* The recipe with outputs in the temporary folder, each under the file's own name, which
+ * a file that has weights beside it holds. */
 static Tree *temporary_document(Replay *r) {
     Arena *arena = r->arena;
     const char *slash = strrchr(r->options->path, '/');
@@ -176,10 +179,10 @@ static Tree *temporary_document(Replay *r) {
     Tree *outputs = tree_put_list(arena, document, "output");
     if (keyed) {
         tree_put_string(arena, first, "path",
-                        arena_printf(arena, "%s/0-%s", r->folder, name));
+                        arena_printf(arena, "%s/0/%s", r->folder, name));
         tree_append(arena, outputs, NULL, LOC_NONE, first);
     }
-    tree_add_string(arena, outputs, arena_printf(arena, "%s/1-%s", r->folder, name));
+    tree_add_string(arena, outputs, arena_printf(arena, "%s/1/%s", r->folder, name));
     return document;
 }
 
@@ -226,17 +229,11 @@ static Status open_session(Replay *r, Diag *diag) {
     return planned;
 }
 
-/* Whether two files hold the same bytes. */
-static Status same_bytes(bool *same, const char *a, const char *b, Diag *diag) {
-    char hashes[2][HASH_TEXT_BYTES];
-    const char *paths[] = {a, b};
-    for (int i = 0; i < 2; i++) {
-        Buf *bytes = NULL;
-        TRY(file_map(&bytes, paths[i], diag));
-        bytes_hash(buf_data(bytes), buf_bytes(bytes), hashes[i]);
-        buf_release(bytes);
-    }
-    *same = strcmp(hashes[0], hashes[1]) == 0;
+static Status hash_file(const char *path, char hash[HASH_TEXT_BYTES], Diag *diag) {
+    Buf *bytes = NULL;
+    TRY(file_map(&bytes, path, diag));
+    bytes_hash(buf_data(bytes), buf_bytes(bytes), hash);
+    buf_release(bytes);
     return STATUS_OK;
 }
 
@@ -253,29 +250,46 @@ static void note_names(Replay *r, Diag *diag) {
                             text_of(r->run, NAMES[i]));
 }
 
+static void compare_bytes(Replay *r, const char *what, const char *then, const char *now,
+                          Diag *diag) {
+    char hashes[2][HASH_TEXT_BYTES] = {"", ""};
+    if (path_is_file(then)) hash_file(then, hashes[0], diag);
+    if (path_is_file(now)) hash_file(now, hashes[1], diag);
+    compare(r, what, hashes[0], hashes[1]);
+}
+
+/* Compares the file with one that was written, and what lies beside either. */
+static Status compare_written(Replay *r, const ModelOutput *output, Diag *diag) {
+    const char *then = r->options->path, *now = output->path;
+    compare_bytes(r, "bytes of the file", then, now, diag);
+    if (!output->format->beside) return diag_status(diag);
+    then = arena_printf(r->arena, "%s%s", then, output->format->beside);
+    now = arena_printf(r->arena, "%s%s", now, output->format->beside);
+    if (path_is_file(then) || path_is_file(now))
+        compare_bytes(r, "bytes of the weights beside it", then, now, diag);
+    return diag_status(diag);
+}
+
 /* Writes the model in the ways in which the file may have been, and compares the one that
  * is most like it. */
 static Status compare_files(Replay *r, Diag *diag) {
     Session *session = &r->session;
     char then[HASH_TEXT_BYTES], now[HASH_TEXT_BYTES] = "";
-    bool bytes = false;
+    const ModelOutput *output = session->outputs.items;
     Diag *none = diag_create();
     if (is_unchanged(r)) note_names(r, none);
     diag_destroy(none);
     TRY(session_write(session, diag));
     model_hash(r->file, then);
     for (int i = 0; i < session->outputs.count && strcmp(then, now) != 0; i++) {
-        const char *path = session->outputs.items[i].path;
         Model *written = NULL;
-        TRY(model_load(&written, path, ops_table(), true, diag));
+        output = &session->outputs.items[i];
+        TRY(model_load(&written, output->path, ops_table(), true, diag));
         model_hash(written, now);
         model_destroy(written);
-        TRY(same_bytes(&bytes, path, r->options->path, diag));
     }
     compare(r, "model as it is written", then, now);
-    if (!r->differs && is_unchanged(r))
-        compare(r, "bytes of the file", "same", bytes ? "same" : "others");
-    return STATUS_OK;
+    return r->differs || !is_unchanged(r) ? STATUS_OK : compare_written(r, output, diag);
 }
 
 /* Kernels of another level may differ in last bits. */
@@ -314,21 +328,18 @@ static Status replay_run(Replay *r, Diag *diag) {
     return compare_files(r, diag);
 }
 
-/* Makes the temporary folder. */
+/* Makes the temporary folder, with one for each output. */
 static Status make_folder(Replay *r, Diag *diag) {
     const char *place = getenv("TMPDIR");
     char *folder = arena_printf(r->arena, "%s/compress-replay-XXXXXX",
                                 place && *place ? place : "/tmp");
     r->folder = mkdtemp(folder);
-    if (r->folder) return STATUS_OK;
+    bool made = r->folder != NULL;
+    for (int i = 0; i < 2 && made; i++)
+        made = mkdir(arena_printf(r->arena, "%s/%d", folder, i), 0700) == 0;
+    if (made) return STATUS_OK;
     return diag_fail(diag, STATUS_IO, LOC_FILE(folder), NULL,
                      "cannot make a temporary folder: %s", strerror(errno));
-}
-
-static void remove_folder(const Replay *r) {
-    for (int i = 0; i < r->session.outputs.count; i++)
-        unlink(r->session.outputs.items[i].path);
-    rmdir(r->folder);
 }
 
 Status replay_check(const ReplayOptions *options, Diag *diag) {
@@ -346,8 +357,8 @@ Status replay_check(const ReplayOptions *options, Diag *diag) {
             status = STATUS_DIFFERENT;
         else
             diag_take(diag, own);
-        remove_folder(&r);
     }
+    if (r.folder) path_remove(r.folder);
     session_close(&r.session);
     model_destroy(r.file);
     diag_destroy(own);

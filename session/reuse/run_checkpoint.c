@@ -5,6 +5,7 @@
 #include "exec/run/ticker.h"
 #include "io/files/file.h"
 #include "io/files/json.h"
+#include "io/files/path.h"
 #include "session/reuse/step_key.h"
 #include "session/reuse/train_file.h"
 
@@ -105,15 +106,26 @@ static Status check_ours(const char *path, Diag *diag) {
     return status;
 }
 
+/* Opens the lock's file and locks it; one that is no longer at the path, as the run that
+ * had it removed it meanwhile, locks nothing. False with errno. */
+static bool take_lock(RunCheckpoint *checkpoint, const char *path) {
+    const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    for (;;) {
+        struct stat info;
+        struct flock lock = whole;
+        const int fd = checkpoint->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0 || fcntl(fd, F_SETLK, &lock) != 0 || fstat(fd, &info) != 0)
+            return false;
+        if (path_same(path, &(FileIdentity){info.st_dev, info.st_ino})) return true;
+        close(fd);
+    }
+}
+
 /* Takes the folder for this run. A lock of this kind ends with its process: the child
  * that was writing a killed run's model does not hold it. Fails with STATUS_IO. */
 static Status lock_folder(RunCheckpoint *checkpoint, Diag *diag) {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     const char *path = in_folder(checkpoint, checkpoint->arena, LOCK_FILE);
-    if (checkpoint->lock >= 0) return STATUS_OK;
-    checkpoint->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (checkpoint->lock >= 0 && fcntl(checkpoint->lock, F_SETLK, &whole) == 0)
-        return STATUS_OK;
+    if (checkpoint->lock >= 0 || take_lock(checkpoint, path)) return STATUS_OK;
     const bool busy = checkpoint->lock >= 0 && (errno == EACCES || errno == EAGAIN);
     const char *why = busy ? "another run uses the folder" : strerror(errno);
     if (checkpoint->lock >= 0) close(checkpoint->lock);

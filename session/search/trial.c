@@ -121,8 +121,21 @@ static Status start_trial(const TrialRunner *runner, Worker *worker, Trial *tria
                      "cannot start %s for it: %s", runner->program, strerror(failed));
 }
 
-/* A trial whose process ended without a report has failed: the end of its log, or the
- * signal, tells why. */
+/* The last line of a log, "nothing in its log" where there is none. */
+static const char *last_line(Arena *arena, const char *path) {
+    char line[512];
+    const char *last = "nothing in its log";
+    FILE *log = fopen(path, "r");
+    while (log && fgets(line, sizeof line, log)) {
+        line[strcspn(line, "\n")] = 0;
+        if (line[strspn(line, " ")]) last = arena_strdup(arena, line + strspn(line, " "));
+    }
+    if (log) fclose(log);
+    return last;
+}
+
+/* A trial whose process ended without a report has failed: the signal, or the end of its
+ * log, tells why. */
 static void end_trial(const TrialRunner *runner, Worker *worker, int how) {
     Trial *trial = worker->trial;
     TrialResult *result = &trial->result;
@@ -133,8 +146,8 @@ static void end_trial(const TrialRunner *runner, Worker *worker, int how) {
     result->message =
         WIFSIGNALED(how)
             ? arena_printf(runner->arena, "ended by signal %d", WTERMSIG(how))
-            : arena_printf(runner->arena, "ended with exit code %d without a report",
-                           WEXITSTATUS(how));
+            : arena_printf(runner->arena, "ended with exit code %d without a report: %s",
+                           WEXITSTATUS(how), last_line(runner->arena, trial->log));
 }
 
 /* Whether a worker's process has ended by now. */

@@ -1,6 +1,7 @@
-/* Lines of progress in a log: the time that is left follows from what was done since the
- * step told first, not from what an earlier run had done. */
+/* Lines of progress: the time that is left follows from what was done since the step told
+ * first, not from what an earlier run had done; a line is cut between characters. */
 #include "cli/progress.h"
+#include "cli/terminal.h"
 #include "tests/support/check.h"
 
 #include <stdio.h>
@@ -50,7 +51,17 @@ static void time_left(void **state) {
     assert_string_equal(line_after(900, 900), "[1/1] distill ...\n[1/1] distill  90%\n");
 }
 
+static void cut_between_characters(void **state) {
+    (void)state;
+    assert_int_equal(terminal_fit("abc", 2), 2);
+    assert_int_equal(terminal_fit("abc", 4), 3);
+    assert_int_equal(terminal_fit("\xc3\xa9\xe2\x82\xac!", 1), 2);
+    assert_int_equal(terminal_fit("\xc3\xa9\xe2\x82\xac!", 2), 5);
+    assert_int_equal(terminal_fit("", 3), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(time_left)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(time_left),
+                                       cmocka_unit_test(cut_between_characters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,7 +136,7 @@ static void test_lines(void **state) {
     set_close(&set);
 }
 
-/* A folder is its files .txt and .jsonl in the order of their names. */
+/* A folder is its files .txt, .jsonl and .ndjson in the order of their names. */
 static void test_folder(void **state) {
     (void)state;
     char name[512];
@@ -145,11 +145,12 @@ static void test_folder(void **state) {
     put("texts/b.txt", "sat on");
     put("texts/a.jsonl", "{\"text\": \"the cat\"}\n");
     put("texts/c.txt", "");
-    put("texts/d.txt", "\xEF\xBB\xBFmat");
+    put("texts/d.NDJSON", "{\"text\": \"mat\"}\n");
+    put("texts/f.txt", "\xEF\xBB\xBFplay");
     put("texts/README.md", "play play play");
     put("texts/.e.txt", "play play play");
     Set set = set_open("\"path\": \"texts\", \"length\": 6, \"bytes\": 100");
-    assert_string_equal(window(&set, 0), "the cat sat on mat the cat");
+    assert_string_equal(window(&set, 0), "the cat sat on mat play the");
     set_close(&set);
 }
 

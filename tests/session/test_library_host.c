@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fenv.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -155,6 +156,40 @@ static void test_no_threads(void **state) {
 
 #endif
 
+/* ---- JSON ---- */
+
+static int host_live; /* blocks of jansson's that the host gave and has not got back */
+
+static void *host_alloc(size_t bytes) {
+    host_live++;
+    return malloc(bytes);
+}
+
+static void host_free(void *block) {
+    host_live -= block != NULL;
+    free(block);
+}
+
+/* A host that has jansson's memory from functions of its own keeps them. */
+static void test_json_memory(void **state) {
+    CompressContext *context;
+    CompressModel *model;
+    json_malloc_t alloc;
+    json_free_t give_back;
+    (void)state;
+    json_set_alloc_funcs(host_alloc, host_free);
+    json_t *value = json_pack("{s: [i, i]}", "key", 1, 2);
+    assert_int_equal(compress_open(&context, 1), COMPRESS_OK);
+    assert_int_equal(compress_load(context, BERT, &model), COMPRESS_OK); /* config.json */
+    json_get_alloc_funcs(&alloc, &give_back);
+    assert_true(alloc == host_alloc && give_back == host_free);
+    json_decref(value);
+    assert_int_equal(host_live, 0);
+    json_set_alloc_funcs(malloc, free);
+    compress_free_model(model);
+    compress_close(context);
+}
+
 /* ---- callbacks ---- */
 
 /* What a callback frees that the call, or the host behind it, still uses. */
@@ -244,9 +279,8 @@ static void test_path_of_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_floats),
-        cmocka_unit_test(test_no_threads),
-        cmocka_unit_test(test_freed_in_callbacks),
+        cmocka_unit_test(test_floats),        cmocka_unit_test(test_no_threads),
+        cmocka_unit_test(test_json_memory),   cmocka_unit_test(test_freed_in_callbacks),
         cmocka_unit_test(test_path_of_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
