@@ -7,6 +7,7 @@
 #include "io/files/path.h"
 #include "session/output_files.h"
 
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,14 +78,23 @@ static void add_arguments(Confinement *all, const Cli *cli) {
             add_read(all, cli->arena, cli->args[i]);
 }
 
+/* Whether a folder holds the user's home, as the environment or the system names it. */
+static bool holds_home(const char *folder, Arena *arena) {
+    const struct passwd *user = getpwuid(getuid());
+    const char *homes[] = {getenv("HOME"), user ? user->pw_dir : NULL};
+    for (int i = 0; i < 2; i++)
+        if (homes[i] && *homes[i] && output_overlaps(arena, homes[i], folder))
+            return true;
+    return false;
+}
+
 /* Folders are open with all below them: a home has what no stranger's recipe should
- * read, which who wants it must say. */
+ * read; a user who wants that must say so. */
 static Status check_homes(const StringList *folders, const Cli *cli, Diag *diag) {
     const StringList *allowed = &cli->flags.allow;
-    const char *home = getenv("HOME");
-    for (int i = 0; i < folders->count && home && *home; i++) {
+    for (int i = 0; i < folders->count; i++) {
         const char *folder = folders->items[i];
-        bool open = !output_overlaps(cli->arena, home, folder);
+        bool open = !holds_home(folder, cli->arena);
         for (int k = 0; k < allowed->count; k++)
             open |= output_overlaps(cli->arena, folder, allowed->items[k]);
         if (open) continue;

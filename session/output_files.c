@@ -85,9 +85,6 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
                          Diag *diag) {
     const char *path = output->path, *ending = output->format->ending;
     struct stat info;
-    const char *beside = output->format->beside;
-    if (beside)
-        TRY(check_place(arena, what, arena_printf(arena, "%s%s", path, beside), diag));
     if (ending[strlen(ending) - 1] != '/') return output_check(arena, what, path, diag);
     path = path_trim(arena, path);
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
@@ -131,9 +128,10 @@ static const char *resolved(Arena *arena, const char *path) {
 
 bool output_overlaps(Arena *arena, const char *path, const char *other) {
     const char *inner = resolved(arena, path), *outer = resolved(arena, other);
-    const size_t length = strlen(outer);
-    return strncmp(inner, outer, length) == 0 &&
-           (inner[length] == 0 || inner[length] == '/');
+    size_t length = strlen(outer);
+    if (strncmp(inner, outer, length) != 0) return false;
+    length -= outer[length - 1] == '/'; /* all lies in "/" */
+    return inner[length] == 0 || inner[length] == '/';
 }
 
 /* Whether both are there, and writing `path` would replace `read`: it is the same file or
@@ -225,34 +223,6 @@ static Status check_unread(const char *what, const char *path, const StringList 
     return STATUS_OK;
 }
 
-/* The file that weights may go to beside a model's: one that is there is that of a model
- * which is there. */
-static Status check_beside(const char *what, const char *path, const char *beside,
-                           const StringList *read, Diag *diag) {
-    bool is_model = false;
-    if (access(beside, F_OK) != 0) return STATUS_OK;
-    TRY(check_unread(what, beside, read, diag));
-    if (access(path, F_OK) == 0) TRY(check_model(&is_model, path, diag));
-    if (is_model) return STATUS_OK;
-    diag_fail(diag, STATUS_IO, LOC_FILE(beside), what,
-              "expected no such file, which weights may go to, as there is no model of "
-              "whose it could be");
-    diag_hint(diag, REPLACE_HINT);
-    return STATUS_IO;
-}
-
-static Status check_all_beside(const char *what, const char *path, const StringList *read,
-                               Diag *diag) {
-    Arena *arena = arena_create();
-    Status status = STATUS_OK;
-    for (const ModelFormat *const *f = model_format_list(); *f; f++)
-        if ((*f)->beside && text_ends_with(path, (*f)->ending) && status == STATUS_OK)
-            status = check_beside(
-                what, path, arena_printf(arena, "%s%s", path, (*f)->beside), read, diag);
-    arena_destroy(arena);
-    return status;
-}
-
 Status output_replace_check(const char *what, const char *path, OutputKind kind,
                             const StringList *read, Diag *diag) {
     static const char *const NAMES[] = {
@@ -261,7 +231,6 @@ Status output_replace_check(const char *what, const char *path, OutputKind kind,
         [OUTPUT_MARKUP] = "a file of this kind", [OUTPUT_TEXT] = "an empty file",
     };
     struct stat info;
-    if (path && kind == OUTPUT_MODEL) TRY(check_all_beside(what, path, read, diag));
     if (!path || stat(path, &info) != 0) return STATUS_OK;
     TRY(check_unread(what, path, read, diag));
     bool is_of_kind = true; /* of folders output_path_check has looked at every file */

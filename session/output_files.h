@@ -35,9 +35,8 @@ bool output_overlaps(Arena *arena, const char *path, const char *other);
 
 /* Checks that writing `path` loses nothing: what is there now, if anything, is empty or
  * of the same kind, by its content, and none of the files in `read`, nor, for a folder,
- * what holds one; NULLs among them are left out; and likewise of the file that a model's
- * weights may go to beside it, which is that of a model there. `path` NULL is fine. Fails
- * with STATUS_IO. */
+ * what holds one; NULLs among them are left out. `path` NULL is fine. Fails with
+ * STATUS_IO. */
 Status output_replace_check(const char *what, const char *path, OutputKind kind,
                             const StringList *read, Diag *diag);
 

@@ -23,13 +23,10 @@ static Status fail_told(const char *flag, const char *whose, Diag *diag) {
                      whose);
 }
 
-/* Whether a file is, or would be, part of what is written for a model: the file, the one
- * beside it, or one in its folder. */
+/* Whether a file is, or would be, part of what is written for a model: the file, or one
+ * in its folder. */
 static bool is_part(Arena *arena, const char *path, const ModelOutput *output) {
     if (!output->format) return false; /* it did not bind */
-    const char *beside = output->format->beside;
-    if (beside && is_one_file(path, arena_printf(arena, "%s%s", output->path, beside)))
-        return true;
     return output_overlaps(arena, path, output->path);
 }
 

@@ -2,11 +2,14 @@
 #include "io/files/outfile.h"
 
 #include "io/files/file.h"
+#include "io/files/folder.h"
+#include "io/files/path.h"
 #include "io/files/unfinished.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -166,22 +169,79 @@ Status outfile_commit(OutFile *file, Diag *diag) {
     return status;
 }
 
-/* Takes away what stands at a path. */
-static Status make_way(const char *path, int folder, Diag *diag) {
-    if (unlink(path) == 0 ? folder_sync(folder) : errno == ENOENT) return STATUS_OK;
-    return file_fail(path, "remove the file", errno, diag);
+/* ---- pairs ---- */
+
+static bool is_beside(const char *name, const char *stem) {
+    const size_t length = strlen(stem);
+    if (strncmp(name, stem, length) != 0) return false;
+    name += length;
+    return !*name || (*name == '-' && strlen(name + 1) == BESIDE_DIGITS &&
+                      strspn(name + 1, "0123456789abcdef") == BESIDE_DIGITS);
 }
 
-Status outfile_commit_pair(OutFile *beside, OutFile *file, Diag *diag) {
+/* Whether a file's bytes hold a name that is not the beginning of a longer one. */
+static bool holds_name(const Buf *file, const char *name) {
+    const size_t length = strlen(name);
+    const char *at = buf_data(file), *end = at + buf_bytes(file);
+    while ((at = memmem(at, (size_t)(end - at), name, length))) {
+        at += length;
+        if (at == end || *at != '-') return true;
+    }
+    return false;
+}
+
+/* Files beside the one that is replaced, which that names; their number. */
+static int find_replaced(const char ***out, const OutFile *file, const char *stem) {
+    const char **names;
+    int64_t count = 0;
+    int found = 0;
+    Buf *old = NULL;
+    Diag *none = diag_create();
+    if (folder_names(&names, &count, file->arena, file->folder, none) != STATUS_OK)
+        count = 0;
+    *out = ARENA_ARRAY(file->arena, const char *, (size_t)count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        if (!is_beside(names[i], stem)) continue;
+        if (!old && file_map(&old, file->path, none) != STATUS_OK) break;
+        if (holds_name(old, names[i])) (*out)[found++] = names[i];
+    }
+    buf_release(old);
+    diag_destroy(none);
+    return found;
+}
+
+/* Puts both in place, or neither. */
+static Status put_pair(OutFile *beside, OutFile *file, int folder, Diag *diag) {
+    if (!beside) return put_in_place(file, folder, diag);
+    const bool is_new = access(beside->path, F_OK) != 0;
+    TRY(put_in_place(beside, folder, diag));
+    const Status status = put_in_place(file, folder, diag);
+    if (status != STATUS_OK && is_new) unlink(beside->path);
+    return status;
+}
+
+/* Within the folder's lock, where the file system has such. */
+static Status replace_pair(OutFile *beside, const char *name, OutFile *file,
+                           const char *stem, int folder, Diag *diag) {
+    const char **replaced;
+    flock(folder, LOCK_EX);
+    const int count = find_replaced(&replaced, file, stem);
+    TRY(put_pair(beside, file, folder, diag));
+    for (int i = 0; i < count; i++)
+        if (!name || strcmp(replaced[i], name) != 0) unlinkat(folder, replaced[i], 0);
+    return STATUS_OK;
+}
+
+Status outfile_commit_pair(OutFile *beside, const char *name, OutFile *file,
+                           const char *stem, Diag *diag) {
     const int folder = open(file->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    Status status = make_durable(beside, folder, diag);
+    Status status = beside ? make_durable(beside, folder, diag) : STATUS_OK;
     if (status == STATUS_OK) status = make_durable(file, folder, diag);
-    if (status == STATUS_OK && access(beside->path, F_OK) == 0)
-        status = make_way(file->path, folder, diag);
-    if (status == STATUS_OK) status = put_in_place(beside, folder, diag);
-    if (status == STATUS_OK) status = put_in_place(file, folder, diag);
+    if (beside) beside->path = path_join(beside->arena, beside->folder, name);
+    if (status == STATUS_OK)
+        status = replace_pair(beside, name, file, stem, folder, diag);
     if (folder >= 0) close(folder);
-    end(beside, status);
+    if (beside) end(beside, status);
     end(file, status);
     return status;
 }

@@ -33,11 +33,15 @@ Status outfile_rewrite(OutFile *file, size_t offset, const void *data, size_t le
  * no longer the one that was made. */
 Status outfile_commit(OutFile *file, Diag *diag);
 
-/* The same of two files in one folder that are of use together alone: both are durable
- * before either is in place, `beside` first. Where it replaces a file, what stands at the
- * other's path is removed before, so that nobody finds the one of the two with the other
- * of before: a process that is killed in between leaves none in its place. */
-Status outfile_commit_pair(OutFile *beside, OutFile *file, Diag *diag);
+/* The same for a file and the one beside it that it names, which is called `name`: a name
+ * that tells its content, so that what stands there already is equal. Both are durable
+ * before either is in place, `beside` first: readers find the old pair or the new one,
+ * also after a kill. Then those files beside are removed that the replaced file names:
+ * called `stem`, or `stem`, '-' and BESIDE_DIGITS digits of a hash. Programs that do this
+ * in one folder wait for each other. `beside` and `name` NULL = there is none. */
+#define BESIDE_DIGITS 16
+Status outfile_commit_pair(OutFile *beside, const char *name, OutFile *file,
+                           const char *stem, Diag *diag);
 
 /* Gives up: removes the temporary file. NULL is allowed. */
 void outfile_abandon(OutFile *file);

@@ -34,8 +34,6 @@ typedef struct ModelFormat {
     const char *what;    /* for messages: "a Hugging Face folder" */
     const char *ending;  /* of paths that are written: ".onnx"; "/" = a folder */
     const char *summary; /* one line: what it holds, who reads it */
-    const char *beside;  /* what is put behind a path to name the file that weights may go
-                            to: "_data"; NULL = there is none */
 
     /* Whether a path is of this format, by its content; opens and maps nothing large.
      * NULL = it is not read. */

@@ -12,8 +12,8 @@ static Status write(Model *model, const char *path, const WriteOptions *options,
                     Written *written, Diag *diag) {
     const bool half = onnx_in_half(options);
     *written = (Written){0};
-    return onnx_file_write(model, ONNX_WHOLE, path, half, onnx_options(options), written,
-                           diag);
+    return onnx_file_write(model, ONNX_WHOLE, path, false, half, onnx_options(options),
+                           written, diag);
 }
 
 static Status read_format(Model **out, const char *path, const HfOptions *options,
@@ -26,7 +26,6 @@ const ModelFormat model_format_onnx = {
     .name = "onnx",
     .what = "an ONNX file",
     .ending = ".onnx",
-    .beside = ONNX_BESIDE,
     .summary =
         "opset 17 for onnxruntime and all that reads ONNX; dtype f16 computes in f16",
     .probe = onnx_probe,

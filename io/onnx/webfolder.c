@@ -242,19 +242,19 @@ static Status write_graphs(Model *model, const char *folder, const WriteOptions 
     if (!graph_find_input(model->graph, INPUT_TARGET_IDS)) {
         TRY(onnx_file_write(
             model, ONNX_WHOLE,
-            arena_printf(arena, "%s/" GRAPHS "model%s.onnx", folder, suffix), half, own,
-            &written, diag));
+            arena_printf(arena, "%s/" GRAPHS "model%s.onnx", folder, suffix), true, half,
+            own, &written, diag));
         *beside = written.files > 1;
         return STATUS_OK;
     }
     TRY(onnx_file_write(
         model, ONNX_ENCODER,
-        arena_printf(arena, "%s/" GRAPHS "encoder_model%s.onnx", folder, suffix), half,
-        own, &written, diag));
+        arena_printf(arena, "%s/" GRAPHS "encoder_model%s.onnx", folder, suffix), true,
+        half, own, &written, diag));
     TRY(onnx_file_write(
         model, ONNX_DECODER,
-        arena_printf(arena, "%s/" GRAPHS "%s%s.onnx", folder, decoder, suffix), half, own,
-        &written, diag));
+        arena_printf(arena, "%s/" GRAPHS "%s%s.onnx", folder, decoder, suffix), true,
+        half, own, &written, diag));
     *beside = written.files > 2;
     return STATUS_OK;
 }

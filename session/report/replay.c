@@ -4,6 +4,7 @@
 #include "exec/linalg/products.h"
 #include "exec/ops.h"
 #include "io/files/file.h"
+#include "io/files/folder.h"
 #include "io/files/path.h"
 #include "io/files/unfinished.h"
 #include "io/formats/load.h"
@@ -258,15 +259,20 @@ static void compare_bytes(Replay *r, const char *what, const char *then, const c
     compare(r, what, hashes[0], hashes[1]);
 }
 
-/* Compares the file with one that was written, and what lies beside either. */
-static Status compare_written(Replay *r, const ModelOutput *output, Diag *diag) {
-    const char *then = r->options->path, *now = output->path;
-    compare_bytes(r, "bytes of the file", then, now, diag);
-    if (!output->format->beside) return diag_status(diag);
-    then = arena_printf(r->arena, "%s%s", then, output->format->beside);
-    now = arena_printf(r->arena, "%s%s", now, output->format->beside);
-    if (path_is_file(then) || path_is_file(now))
-        compare_bytes(r, "bytes of the weights beside it", then, now, diag);
+/* Compares the file with one that was written, and the files beside that one, in whose
+ * folder there is nothing else, with those of the same names. */
+static Status compare_written(Replay *r, const char *written, Diag *diag) {
+    const char *own = r->options->path, **names;
+    const char *folder = path_folder(r->arena, written);
+    int64_t count;
+    compare_bytes(r, "bytes of the file", own, written, diag);
+    TRY(folder_names(&names, &count, r->arena, folder, diag));
+    for (int64_t i = 0; i < count; i++) {
+        const char *now = path_join(r->arena, folder, names[i]);
+        const char *then = path_join(r->arena, path_folder(r->arena, own), names[i]);
+        if (strcmp(now, written) != 0)
+            compare_bytes(r, "bytes of the weights beside it", then, now, diag);
+    }
     return diag_status(diag);
 }
 
@@ -289,7 +295,8 @@ static Status compare_files(Replay *r, Diag *diag) {
         model_destroy(written);
     }
     compare(r, "model as it is written", then, now);
-    return r->differs || !is_unchanged(r) ? STATUS_OK : compare_written(r, output, diag);
+    return r->differs || !is_unchanged(r) ? STATUS_OK
+                                          : compare_written(r, output->path, diag);
 }
 
 /* Kernels of another level may differ in last bits. */

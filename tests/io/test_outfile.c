@@ -280,7 +280,7 @@ static void folder_taken_away(void **state) {
 
 /* The start of a file's text. */
 static const char *text_of(const char *name) {
-    static char text[16];
+    static char text[64];
     memset(text, 0, sizeof text);
     FILE *file = fopen(name, "r");
     if (file) assert_true(fread(text, 1, sizeof text - 1, file) < sizeof text);
@@ -288,38 +288,78 @@ static const char *text_of(const char *name) {
     return text;
 }
 
-/* Two files that are of use together: both are replaced, or none; `lost` removes the
- * second's temporary. */
-static void write_pair(const char *beside, const char *text, bool lost) {
+#define STEM  "beside"
+#define ONE   STEM "-0000000000000001"
+#define TWO   STEM "-0000000000000002"
+#define THREE STEM "-0000000000000003"
+
+static const char *in_scratch(const char *name) {
+    static char text[600];
+    snprintf(text, sizeof text, "%s/%s", folder, name);
+    return text;
+}
+
+/* Writes a file that holds the name of the one beside it; `lost` removes the file's
+ * temporary, `taken` puts a folder in its place. */
+static void write_pair(const char *name, bool lost, bool taken) {
     Diag *diag = diag_create();
     OutFile *weights, *file;
     const char *temporary;
-    expect_ok(diag, outfile_open(&weights, NULL, beside, diag));
-    expect_ok(diag, outfile_write(weights, text, strlen(text), diag));
+    expect_ok(diag, outfile_open(&weights, NULL, in_scratch(STEM), diag));
+    expect_ok(diag, outfile_write(weights, name, strlen(name), diag));
     expect_ok(diag, outfile_open(&file, &temporary, path, diag));
-    expect_ok(diag, outfile_write(file, text, strlen(text), diag));
+    expect_ok(diag, outfile_write(file, name, strlen(name), diag));
     if (lost) assert_int_equal(unlink(temporary), 0);
-    const Status status = outfile_commit_pair(weights, file, diag);
-    if (lost)
-        expect_error(diag, status, STATUS_IO, "removed or replaced");
+    if (taken) assert_int_equal(mkdir(path, 0700), 0);
+    const Status status = outfile_commit_pair(weights, name, file, STEM, diag);
+    if (lost || taken)
+        expect_error(diag, status, STATUS_IO, lost ? "removed or replaced" : "in place");
     else
         expect_ok(diag, status);
     diag_destroy(diag);
 }
 
+/* A pair is replaced as a whole, or not at all; what the old file does not name stays. */
 static void pairs(void **state) {
     (void)state;
-    char beside[600];
-    snprintf(beside, sizeof beside, "%s_data", path);
-    write_pair(beside, "old", false);
-    assert_string_equal(text_of(beside), "old");
-    write_pair(beside, "lost", true);
-    assert_string_equal(text_of(beside), "old");
-    assert_string_equal(text_of(path), "old");
-    write_pair(beside, "new", false);
-    assert_string_equal(text_of(beside), "new");
-    assert_string_equal(text_of(path), "new");
+    write_pair(ONE, false, false);
+    assert_string_equal(text_of(in_scratch(ONE)), ONE);
+    write_pair(TWO, true, false);
+    assert_string_equal(text_of(path), ONE);
+    assert_string_equal(text_of(in_scratch(ONE)), ONE);
     assert_int_equal(scratch_count(folder), 2);
+    put_text(in_scratch(STEM), "another's");
+    put_text(in_scratch(THREE), "another's");
+    write_pair(TWO, false, false);
+    assert_string_equal(text_of(path), TWO);
+    assert_string_equal(text_of(in_scratch(TWO)), TWO);
+    assert_int_equal(scratch_count(folder), 4);
+    write_pair(TWO, false, false); /* the same once more */
+    assert_string_equal(text_of(in_scratch(TWO)), TWO);
+    assert_int_equal(scratch_count(folder), 4);
+}
+
+/* Where the second of the two cannot be put in place the first does not stay, unless it
+ * was there. */
+static void pair_refused(void **state) {
+    (void)state;
+    write_pair(ONE, false, true);
+    assert_int_equal(scratch_count(folder), 1); /* the folder */
+    put_text(in_scratch(ONE), ONE);
+    assert_int_equal(rmdir(path), 0);
+    write_pair(ONE, false, true);
+    assert_string_equal(text_of(in_scratch(ONE)), ONE);
+    assert_int_equal(scratch_count(folder), 2);
+}
+
+/* What an earlier version called by the name alone goes with the file that names it. */
+static void pair_of_fixed_name(void **state) {
+    (void)state;
+    put_text(path, "location: " STEM " ...");
+    put_text(in_scratch(STEM), "old");
+    write_pair(ONE, false, false);
+    assert_int_equal(scratch_count(folder), 2);
+    assert_string_equal(text_of(in_scratch(ONE)), ONE);
 }
 
 enum { PIECES = 300, PIECE_BYTES = 1 << 20 };
@@ -375,9 +415,10 @@ static void large(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
     const struct CMUnitTest tests[] = {
-        TEST(stale_files),    TEST(two_writers),   TEST(taken_away),
-        TEST(two_namespaces), TEST(stale_folders), TEST(folder_taken_away),
-        TEST(long_name),      TEST(pairs),         TEST(large),
+        TEST(stale_files),        TEST(two_writers),   TEST(taken_away),
+        TEST(two_namespaces),     TEST(stale_folders), TEST(folder_taken_away),
+        TEST(long_name),          TEST(pairs),         TEST(pair_refused),
+        TEST(pair_of_fixed_name), TEST(large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,8 +148,8 @@ static void write_model(Model *model, const OnnxOptions *options) {
     Diag *diag = diag_create();
     Written written = {0};
     expect_ok(diag, onnx_check(model, options, diag));
-    expect_ok(diag,
-              onnx_file_write(model, ONNX_WHOLE, path, false, options, &written, diag));
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, false, options,
+                                    &written, diag));
     diag_destroy(diag);
 }
 

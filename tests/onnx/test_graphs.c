@@ -551,7 +551,7 @@ static void test_flipped_bytes(void **state) {
     Diag *diag = diag_create();
     Written written = {0};
     Buf *map;
-    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, false, &ONNX_DEFAULTS,
                                     &written, diag));
     expect_ok(diag, file_map(&map, path, diag));
     const size_t length = buf_bytes(map);

@@ -277,8 +277,8 @@ static void test_unusual(void **state) {
     compare_unusual(model->graph);
     for (int noted = 1; noted >= 0; noted--) {
         Written written = {0};
-        expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
-                                        &written, diag));
+        expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, false,
+                                        &ONNX_DEFAULTS, &written, diag));
         if (!noted) forget_notes(path);
         Model *again = load_model(path);
         compare_unusual(again->graph);
@@ -410,7 +410,7 @@ static void test_written(void **state) {
     double terms[OUTPUTS];
     int64_t count[OUTPUTS], again_count[OUTPUTS];
     Model *model = parsed_model(TENSORS_TEXT, 1);
-    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, false, &ONNX_DEFAULTS,
                                     &written, diag));
     forget_notes(path);
     Model *again = load_model(path);

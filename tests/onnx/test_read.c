@@ -62,10 +62,10 @@ static void write_parts(Model *model, const OnnxOptions *options, bool two) {
     snprintf(path, sizeof path, "%s/%s.onnx", folder, two ? "decoder_model" : "model");
     snprintf(encoder, sizeof encoder, "%s/encoder_model.onnx", folder);
     expect_ok(diag, onnx_file_write(model, two ? ONNX_DECODER : ONNX_WHOLE, path, false,
-                                    options, &written, diag));
+                                    false, options, &written, diag));
     if (two)
-        expect_ok(diag, onnx_file_write(model, ONNX_ENCODER, encoder, false, options,
-                                        &written, diag));
+        expect_ok(diag, onnx_file_write(model, ONNX_ENCODER, encoder, false, false,
+                                        options, &written, diag));
     diag_destroy(diag);
     forget_notes(path);
     if (two) forget_notes(encoder);
@@ -253,7 +253,7 @@ static void test_unseen(void **state) {
     node_set_operand(graph, attention, "mix_before_bias", bias);
     expect_ok(diag, model_init_weights(model, 2, diag));
     assert_true(((const float *)tensor_data(&bias->storage->tensor))[0] != 0);
-    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, false, &ONNX_DEFAULTS,
                                     &written, diag));
     Model *back = load_model(path);
     expect_same_weights(graph, back->graph);
@@ -271,7 +271,7 @@ static void test_changed_graph(void **state) {
     Written written = {0};
     ReadBack whole;
     double found[2];
-    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, false, false, &ONNX_DEFAULTS,
                                     &written, diag));
     for (int changed = 0; changed < 2; changed++) {
         Model *back = load_model(path);

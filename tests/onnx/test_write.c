@@ -10,8 +10,8 @@ static void write_model(Model *model, const OnnxOptions *options, bool half) {
     Diag *diag = diag_create();
     Written written = {0};
     expect_ok(diag, onnx_check(model, options, diag));
-    expect_ok(diag,
-              onnx_file_write(model, ONNX_WHOLE, path, half, options, &written, diag));
+    expect_ok(diag, onnx_file_write(model, ONNX_WHOLE, path, true, half, options,
+                                    &written, diag));
     assert_true(written.bytes > 0 && written.files >= 1);
     diag_destroy(diag);
 }
@@ -343,8 +343,8 @@ static void test_parts(void **state) {
     Written written = {0};
     ReadBack file;
     Text in = {0};
-    expect_ok(diag, onnx_file_write(model, ONNX_ENCODER, path, false, &ONNX_DEFAULTS,
-                                    &written, diag));
+    expect_ok(diag, onnx_file_write(model, ONNX_ENCODER, path, false, false,
+                                    &ONNX_DEFAULTS, &written, diag));
     read_back(&file, path);
     check_file(file.file.model);
     assert_int_equal(file.file.model->graph->n_input, 2);
@@ -353,7 +353,7 @@ static void test_parts(void **state) {
     for (int cache = 0; cache < 2; cache++) {
         OnnxOptions options = ONNX_DEFAULTS;
         options.cache = cache;
-        expect_ok(diag, onnx_file_write(model, ONNX_DECODER, path, false, &options,
+        expect_ok(diag, onnx_file_write(model, ONNX_DECODER, path, false, false, &options,
                                         &written, diag));
         read_back(&file, path);
         check_file(file.file.model);

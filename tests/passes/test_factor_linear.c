@@ -226,8 +226,8 @@ static void test_files(void **state) {
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/model.%s", folder, i ? "onnx" : "h5");
         if (i) {
-            assert_ok(onnx_file_write(model, ONNX_WHOLE, path, false, &ONNX_DEFAULTS,
-                                      &written, diag),
+            assert_ok(onnx_file_write(model, ONNX_WHOLE, path, false, false,
+                                      &ONNX_DEFAULTS, &written, diag),
                       diag);
             assert_ok(onnx_read(&back, path, ops_table(), diag), diag);
         } else {

@@ -79,21 +79,25 @@ static void set_entry(Arena *arena, OnnxTensor *tensor, const char *key,
     tensor->external_data[tensor->n_external_data++] = entry;
 }
 
-/* Appends all weights to the file beside, one at a time. */
-static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
-                             Written *written, Diag *diag) {
+/* Appends all weights to the file beside, one at a time, and adds their hashes to
+ * `hashes`. */
+static Status write_external(OnnxBuild *b, Text *hashes, OutFile *file, Written *written,
+                             Diag *diag) {
     static const uint8_t ZEROS[EXTERNAL_ALIGN];
     size_t at = 0;
     for (int i = 0; i < b->weights.count; i++) {
         const OnnxWeight *weight = b->weights.items[i];
         OnnxTensor *tensor = weight->tensor;
         const uint8_t *bytes;
+        char hash[HASH_TEXT_BYTES];
         Buf *made;
         const size_t length = onnx_form_length(&weight->storage->tensor, weight->form);
         const size_t gap = (EXTERNAL_ALIGN - at % EXTERNAL_ALIGN) % EXTERNAL_ALIGN;
         TRY(onnx_form_bytes(&bytes, &made, &weight->storage->tensor, weight->form, diag));
         Status status = outfile_write(file, ZEROS, gap, diag);
         if (status == STATUS_OK) status = outfile_write(file, bytes, length, diag);
+        bytes_hash(bytes, length, hash);
+        text_add(hashes, "%s %zu\n", hash, length);
         buf_release(made);
         TRY(status);
         at += gap;
@@ -101,7 +105,7 @@ static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
         tensor->has_data_location = true;
         tensor->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
         tensor->external_data = ARENA_ARRAY(b->arena, OnnxEntry *, 3);
-        set_entry(b->arena, tensor, "location", name);
+        set_entry(b->arena, tensor, "location", ""); /* by name_external */
         set_entry(b->arena, tensor, "offset", arena_printf(b->arena, "%zu", at));
         set_entry(b->arena, tensor, "length", arena_printf(b->arena, "%zu", length));
         at += length;
@@ -109,6 +113,22 @@ static Status write_external(OnnxBuild *b, const char *name, OutFile *file,
     written->bytes += (int64_t)at;
     written->files++;
     return STATUS_OK;
+}
+
+/* What the file beside is called, by the hashes of what is in it; all weights name it. */
+static const char *name_external(OnnxBuild *b, const char *path, bool in_folder,
+                                 const Text *hashes) {
+    char hash[HASH_TEXT_BYTES];
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    bytes_hash(hashes->data, hashes->length, hash);
+    const char *name = in_folder ? arena_printf(b->arena, "%s" ONNX_BESIDE, base)
+                                 : arena_printf(b->arena, "%s" ONNX_BESIDE "-%.*s", base,
+                                                BESIDE_DIGITS, hash);
+    for (int i = 0; i < b->weights.count; i++) {
+        const OnnxWeight *weight = b->weights.items[i];
+        weight->tensor->external_data[0]->value = arena_strdup(b->arena, name);
+    }
+    return name;
 }
 
 static OnnxOpset *opset_of(Arena *arena, const char *domain, int64_t version) {
@@ -149,11 +169,17 @@ static Status write_messages(OutFile **file, const OnnxModel *model, const char 
     return status;
 }
 
-static Status write_file(const OnnxModel *model, const char *path, Written *written,
-                         Diag *diag) {
+/* What files beside a path begin with. */
+static const char *stem_of(Arena *arena, const char *path) {
+    const char *slash = strrchr(path, '/');
+    return arena_printf(arena, "%s" ONNX_BESIDE, slash ? slash + 1 : path);
+}
+
+static Status write_file(OnnxBuild *b, const OnnxModel *model, const char *path,
+                         Written *written, Diag *diag) {
     OutFile *file;
     TRY(write_messages(&file, model, path, written, diag));
-    return outfile_commit(file, diag);
+    return outfile_commit_pair(NULL, NULL, file, stem_of(b->arena, path), diag);
 }
 
 /* The file with its weights in it. */
@@ -174,7 +200,7 @@ static Status write_inside(OnnxBuild *b, const Model *model, OnnxPart part,
     }
     OnnxModel *file = NULL;
     if (status == STATUS_OK) status = model_of(&file, b, model, part, diag);
-    if (status == STATUS_OK) status = write_file(file, path, written, diag);
+    if (status == STATUS_OK) status = write_file(b, file, path, written, diag);
     for (int i = 0; i < b->weights.count; i++) buf_release(made[i]);
     free(made);
     return status;
@@ -182,22 +208,28 @@ static Status write_inside(OnnxBuild *b, const Model *model, OnnxPart part,
 
 /* The file with its weights beside it. */
 static Status write_beside(OnnxBuild *b, const Model *model, OnnxPart part,
-                           const char *path, Written *written, Diag *diag) {
-    const char *beside = arena_printf(b->arena, "%s" ONNX_BESIDE, path);
-    const char *slash = strrchr(beside, '/');
+                           const char *path, bool in_folder, Written *written,
+                           Diag *diag) {
     OutFile *weights, *file;
     OnnxModel *message;
-    TRY(outfile_open(&weights, NULL, beside, diag));
-    Status status = write_external(b, slash ? slash + 1 : beside, weights, written, diag);
+    Text hashes = {0};
+    const char *name = NULL;
+    TRY(outfile_open(&weights, NULL, arena_printf(b->arena, "%s" ONNX_BESIDE, path),
+                     diag));
+    Status status = write_external(b, &hashes, weights, written, diag);
+    if (status == STATUS_OK) name = name_external(b, path, in_folder, &hashes);
+    text_free(&hashes);
     if (status == STATUS_OK) status = model_of(&message, b, model, part, diag);
     if (status == STATUS_OK) status = write_messages(&file, message, path, written, diag);
-    if (status == STATUS_OK) return outfile_commit_pair(weights, file, diag);
+    if (status == STATUS_OK)
+        return outfile_commit_pair(weights, name, file, stem_of(b->arena, path), diag);
     outfile_abandon(weights);
     return status;
 }
 
-Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
-                       const OnnxOptions *options, Written *written, Diag *diag) {
+Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool in_folder,
+                       bool half, const OnnxOptions *options, Written *written,
+                       Diag *diag) {
     Arena *arena = arena_create();
     OnnxExport x = {.graph = model->graph,
                     .by_rows = options->activations == ONNX_ACTIVATIONS_ROWS,
@@ -211,9 +243,10 @@ Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
         const OnnxWeight *weight = x.b->weights.items[i];
         bytes += onnx_form_length(&weight->storage->tensor, weight->form);
     }
-    const Status status = bytes > (size_t)options->external_above
-                              ? write_beside(x.b, model, part, path, written, diag)
-                              : write_inside(x.b, model, part, path, written, diag);
+    const Status status =
+        bytes > (size_t)options->external_above
+            ? write_beside(x.b, model, part, path, in_folder, written, diag)
+            : write_inside(x.b, model, part, path, written, diag);
     arena_destroy(arena);
     return status;
 }

@@ -17,9 +17,12 @@ Status onnx_check(const Model *model, const OnnxOptions *options, Diag *diag);
 #define ONNX_BESIDE "_data"
 
 /* Writes one part of a model, computed in f16 where `half`, to a file, and where its
- * weights take more than options->external_above, those to `path`_data beside it. Adds to
- * `written`. Fails with STATUS_IO, STATUS_MODEL, STATUS_MEMORY. */
-Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool half,
-                       const OnnxOptions *options, Written *written, Diag *diag);
+ * weights take more than options->external_above, those beside it: to `path`_data where
+ * the file is one of a folder that is written as a whole, else to `path`_data-HASH, with
+ * a hash of the weights, so that the pair replaces another safely (outfile_commit_pair).
+ * Adds to `written`. Fails with STATUS_IO, STATUS_MODEL, STATUS_MEMORY. */
+Status onnx_file_write(Model *model, OnnxPart part, const char *path, bool in_folder,
+                       bool half, const OnnxOptions *options, Written *written,
+                       Diag *diag);
 
 #endif
