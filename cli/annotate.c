@@ -171,7 +171,7 @@ Status annotate_check(const Cli *cli, Diag *diag) {
     const char *items[] = {flags->recipe, flags->model, flags->input};
     const StringList read = {items, sizeof items / sizeof *items};
     if (flags->force) return STATUS_OK;
-    return output_replace_check(FLAG, path, OUTPUT_JSON_LIST, &read, diag);
+    return output_replace_check(FLAG, path, OUTPUT_ISSUES, &read, diag);
 }
 
 Status annotate(const Diag *told, Annotate how, const char *file, const char *recipe,

@@ -61,8 +61,8 @@ Status generate_output(const char **path, bool *plain, const Cli *cli, Diag *dia
     *plain = *path && text_ends_with(*path, ".txt");
     TRY(output_check(cli->arena, "--output", *path, diag));
     if (flags->force) return STATUS_OK;
-    return output_replace_check("--output", *path, *plain ? OUTPUT_TEXT : OUTPUT_JSON,
-                                &read, diag);
+    return output_replace_check("--output", *path,
+                                *plain ? OUTPUT_TEXT : OUTPUT_GENERATED, &read, diag);
 }
 
 Sampling generate_sampling(const Flags *flags) {

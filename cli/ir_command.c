@@ -37,7 +37,7 @@ Status command_ir(const Cli *cli, Diag *diag) {
                          "expected IR text, which --dot and --svg do not print");
     TRY(output_check(cli->arena, "--svg", flags->svg, diag));
     if (!flags->force)
-        TRY(output_replace_check("--svg", flags->svg, OUTPUT_MARKUP,
+        TRY(output_replace_check("--svg", flags->svg, OUTPUT_DRAWING,
                                  &(StringList){cli->args, 1}, diag));
     TRY(model_load(&model, cli->args[0], ops_table(), false, diag));
     if (flags->svg) status = write_svg(model->graph, flags->svg, diag);

@@ -7,7 +7,7 @@ Status command_report(const Cli *cli, Diag *diag) {
     Text text = {0};
     const StringList read = {cli->args, cli->arg_count};
     if (!cli->flags.force)
-        TRY(output_replace_check("--output", cli->flags.output, OUTPUT_MARKUP, &read,
+        TRY(output_replace_check("--output", cli->flags.output, OUTPUT_PAGE, &read,
                                  diag));
     const Status status =
         page_make(cli->args, cli->arg_count, cli->flags.output, &text, diag);

@@ -20,7 +20,7 @@ Status command_vocabulary(const Cli *cli, Diag *diag) {
     }
     TRY(output_check(cli->arena, "--output", flags->output, diag));
     if (!flags->force)
-        TRY(output_replace_check("--output", flags->output, OUTPUT_JSON,
+        TRY(output_replace_check("--output", flags->output, OUTPUT_VOCABULARY,
                                  &(StringList){cli->args, 1}, diag));
     TRY(word_vocabulary_write(&report, flags->output, &options, diag));
     const double share = 100.0 * (double)report.covered / (double)report.words;

@@ -5,6 +5,7 @@
 #include "exec/ops.h"
 #include "exec/processor.h"
 #include "exec/run/parallel.h"
+#include "io/files/path.h"
 #include "io/files/yaml.h"
 #include "io/formats/load.h"
 #include "io/formats/save.h"
@@ -249,6 +250,9 @@ static Status save_model(const LibraryCall *call, const CompressModel *own,
     tree_put_string(call->arena, map, "path", path);
     TRY(output_bind(&output, call->arena, map, STATUS_USAGE, call->diag));
     TRY(output_path_check(call->arena, "path", &output, call->diag));
+    if (path_is_folder(path)) /* files are replaced whatever they are */
+        TRY(output_replace_check("path", path, OUTPUT_MODEL, &(StringList){0},
+                                 call->diag));
     TRY(output_check_model(&output, model, call->diag));
     Model *copy = model_copy(model);
     const Status status = model_save(copy, &output, call->diag);

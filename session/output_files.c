@@ -3,10 +3,13 @@
 
 #include "exec/ops.h"
 #include "io/files/file.h"
+#include "io/files/folder.h"
 #include "io/files/outfolder.h"
+#include "io/files/path.h"
 #include "io/formats/load.h"
 #include "io/formats/modelfile.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -181,28 +184,101 @@ static bool is_tensors(const char *path) {
            start[8] == '{';
 }
 
-/* Whether the first character of a text is one of these. */
-static bool begins_with(const char *path, const char *characters) {
-    unsigned char start[256];
-    const size_t count = file_start(start, sizeof start, path);
+static bool is_empty(const char *path) {
+    DIR *folder = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; folder && !found && (entry = readdir(folder));)
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    if (folder) closedir(folder);
+    return folder && !found;
+}
+
+/* Whether a folder holds weights in files of these endings. */
+static bool holds_weights(Arena *arena, const char *path) {
+    const char **names;
+    int64_t count;
+    bool found = false;
+    Diag *none = diag_create();
+    if (folder_names(&names, &count, arena, path, none) != STATUS_OK) count = 0;
+    for (int64_t i = 0; i < count && !found; i++) {
+        const char *file = path_join(arena, path, names[i]);
+        found = (text_ends_with(file, ".safetensors") && is_tensors(file)) ||
+                (text_ends_with(file, ".onnx") && !begins_as_text(file));
+    }
+    diag_destroy(none);
+    return found;
+}
+
+/* A folder is a model's where its config.json says which, and has weights, unless it is
+ * empty. */
+static bool folder_is_model(const char *path) {
+    enum { CONFIG_BYTES_MAX = 1 << 20 };
+    Arena *arena = arena_create();
+    Diag *none = diag_create();
+    const Folder folder = {.path = path};
+    Tree *config = NULL;
+    bool is_model = is_empty(path);
+    if (!is_model && folder_read_json(&config, &folder, arena, "config.json",
+                                      CONFIG_BYTES_MAX, none) == STATUS_OK)
+        is_model =
+            (tree_get(config, "model_type") || tree_get(config, "architectures")) &&
+            (holds_weights(arena, path) ||
+             holds_weights(arena, path_join(arena, path, "onnx")));
+    diag_destroy(none);
+    arena_destroy(arena);
+    return is_model;
+}
+
+/* Kinds that are told by how a file begins: with one of these characters, and with one of
+ * these words among its first bytes. */
+typedef struct KindRow {
+    const char *name, *first, *words[2];
+} KindRow;
+
+static const KindRow KINDS[] = {
+    [OUTPUT_MODEL] = {"a model", NULL, {NULL}},
+    [OUTPUT_TENSORS] = {"outputs of a model in safetensors", NULL, {NULL}},
+    [OUTPUT_REPORT] = {"a report or events of a run",
+                       "{",
+                       {"\"name\": \"compress\"", "{\"event\":"}},
+    [OUTPUT_GENERATED] = {"generated texts in JSON Lines", "{", {"\"text\":", NULL}},
+    [OUTPUT_VOCABULARY] = {"a tokenizer of words", "{", {"\"WordLevel\"", NULL}},
+    [OUTPUT_ISSUES] = {"a list of issues", "[", {"[]", "\"fingerprint\""}},
+    [OUTPUT_PAGE] = {"a page of `compress report`",
+                     "<#",
+                     {"compress</title>", "### compress"}},
+    [OUTPUT_DRAWING] = {"a drawing in SVG", "<", {"<svg", NULL}},
+    [OUTPUT_TEXT] = {"an empty file", "", {NULL}},
+};
+
+/* Whether a word is among a file's first bytes. */
+static bool begins_with(const char *path, const char *first, const char *const words[2]) {
+    char start[8192 + 1];
+    const size_t count = file_start(start, sizeof start - 1, path);
     size_t i = 0;
     while (i < count && strchr(" \t\r\n", start[i]) && start[i]) i++;
-    return i < count && start[i] && strchr(characters, start[i]);
+    if (i == count || !start[i] || !strchr(first, start[i])) return false;
+    for (int w = 0; w < 2; w++)
+        if (words[w] && memmem(start, count, words[w], strlen(words[w]))) return true;
+    return false;
+}
+
+/* Models have metadata in their header, which outputs have not. */
+static bool is_outputs(const char *path) {
+    static const char KEY[] = "\"__metadata__\"";
+    char start[8192];
+    const size_t count = file_start(start, sizeof start, path);
+    return is_tensors(path) && !memmem(start, count, KEY, sizeof KEY - 1);
 }
 
 /* Whether a file is of a kind, as far as it can be read. */
 static Status check_kind(bool *is_of_kind, const char *path, OutputKind kind,
                          Diag *diag) {
+    const KindRow *row = &KINDS[kind];
+    if (kind == OUTPUT_MODEL) return check_model(is_of_kind, path, diag);
     errno = 0;
-    *is_of_kind = false;
-    switch (kind) {
-    case OUTPUT_MODEL: return check_model(is_of_kind, path, diag);
-    case OUTPUT_TENSORS: *is_of_kind = is_tensors(path); break;
-    case OUTPUT_JSON: *is_of_kind = begins_with(path, "{"); break;
-    case OUTPUT_JSON_LIST: *is_of_kind = begins_with(path, "["); break;
-    case OUTPUT_MARKUP: *is_of_kind = begins_with(path, "<#"); break;
-    case OUTPUT_TEXT: break;
-    }
+    *is_of_kind = kind == OUTPUT_TENSORS ? is_outputs(path)
+                                         : begins_with(path, row->first, row->words);
     return errno != 0 ? file_fail(path, "read", errno, diag) : STATUS_OK;
 }
 
@@ -225,20 +301,17 @@ static Status check_unread(const char *what, const char *path, const StringList 
 
 Status output_replace_check(const char *what, const char *path, OutputKind kind,
                             const StringList *read, Diag *diag) {
-    static const char *const NAMES[] = {
-        [OUTPUT_MODEL] = "a model file",         [OUTPUT_TENSORS] = "a safetensors file",
-        [OUTPUT_JSON] = "a JSON file",           [OUTPUT_JSON_LIST] = "a list in JSON",
-        [OUTPUT_MARKUP] = "a file of this kind", [OUTPUT_TEXT] = "an empty file",
-    };
     struct stat info;
     if (!path || stat(path, &info) != 0) return STATUS_OK;
     TRY(check_unread(what, path, read, diag));
-    bool is_of_kind = true; /* of folders output_path_check has looked at every file */
-    if (S_ISREG(info.st_mode) && info.st_size > 0)
+    bool is_of_kind = true;
+    if (S_ISDIR(info.st_mode) && kind == OUTPUT_MODEL)
+        is_of_kind = folder_is_model(path);
+    else if (S_ISREG(info.st_mode) && info.st_size > 0)
         TRY(check_kind(&is_of_kind, path, kind, diag));
     if (is_of_kind) return STATUS_OK;
     diag_fail(diag, STATUS_IO, LOC_FILE(path), what,
-              "expected %s to replace, or none, found something else", NAMES[kind]);
+              "expected %s to replace, or none, found something else", KINDS[kind].name);
     diag_hint(diag, REPLACE_HINT);
     return STATUS_IO;
 }

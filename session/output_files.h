@@ -16,14 +16,18 @@ Status output_path_check(Arena *arena, const char *what, const ModelOutput *outp
 /* The folder, in the arena, that a model's output is put into. */
 const char *output_folder(Arena *arena, const ModelOutput *output);
 
-/* What kind of file is written. */
+/* What kind of file is written. Files are known by their content: that a file is JSON
+ * does not make it a report. */
 typedef enum OutputKind {
-    OUTPUT_MODEL,   /* in any format, file or folder */
-    OUTPUT_TENSORS, /* safetensors */
-    OUTPUT_JSON,    /* an object, or one in each line */
-    OUTPUT_JSON_LIST,
-    OUTPUT_MARKUP, /* HTML, SVG, Markdown */
-    OUTPUT_TEXT    /* plain text, which might be anyone's: none is replaced */
+    OUTPUT_MODEL,      /* in any format, file or folder */
+    OUTPUT_TENSORS,    /* outputs of models, in safetensors */
+    OUTPUT_REPORT,     /* of a run, or its events */
+    OUTPUT_GENERATED,  /* texts that were generated, in JSON Lines */
+    OUTPUT_VOCABULARY, /* a tokenizer of whole words */
+    OUTPUT_ISSUES,     /* errors and warnings for gitlab */
+    OUTPUT_PAGE,       /* of `compress report` */
+    OUTPUT_DRAWING,    /* SVG */
+    OUTPUT_TEXT        /* plain text, which might be anyone's: none is replaced */
 } OutputKind;
 
 /* Whether two paths name one file: the same existing file, or the same name in one
@@ -34,7 +38,7 @@ bool same_file(const char *a, const char *b);
 bool output_overlaps(Arena *arena, const char *path, const char *other);
 
 /* Checks that writing `path` loses nothing: what is there now, if anything, is empty or
- * of the same kind, by its content, and none of the files in `read`, nor, for a folder,
+ * of the same kind, and none of the files in `read`, nor, for a folder,
  * what holds one; NULLs among them are left out. `path` NULL is fine. Fails with
  * STATUS_IO. */
 Status output_replace_check(const char *what, const char *path, OutputKind kind,

@@ -129,7 +129,7 @@ static Status check_told_replaced(Session *session, const char *flag, const char
         if (output_overlaps(session->arena, path, item))
             return fail_told(flag, "one in a folder that is read", diag);
     }
-    return output_replace_check(flag, path, OUTPUT_JSON, &read, diag);
+    return output_replace_check(flag, path, OUTPUT_REPORT, &read, diag);
 }
 
 /* Checks the report's place, so that it can be written however the run ends. */

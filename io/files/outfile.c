@@ -47,7 +47,8 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
     struct stat info;
     if (base[0] == 0)
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL, "expected a file name");
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    const bool is_there = stat(path, &info) == 0;
+    if (is_there && !S_ISREG(info.st_mode))
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
                          "expected a regular file to replace, found %s",
                          S_ISDIR(info.st_mode) ? "a folder" : "something else");
@@ -66,6 +67,7 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
         outfile_free(file);
         return status;
     }
+    if (is_there) fchmod(file->fd, info.st_mode & 0777); /* as private as before */
     file->slot = unfinished_add(file->temporary);
     *out = file;
     if (temporary) *temporary = file->temporary;

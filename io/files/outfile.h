@@ -12,7 +12,8 @@ typedef struct OutFile OutFile;
 
 /* Starts writing `path`: makes a temporary file in the same folder and first removes
  * stale ones that were left there for the same target (io/files/unfinished.h). One that
- * somebody else is writing is told as a warning: both can be put in place.
+ * somebody else is writing is told as a warning: both can be put in place. The file has
+ * the mode of the one that it replaces.
  * `temporary` (may be NULL) receives its name (valid until the end). Fails with
  * STATUS_IO. */
 Status outfile_open(OutFile **out, const char **temporary, const char *path, Diag *diag);

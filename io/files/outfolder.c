@@ -61,6 +61,13 @@ static Status check_entries(const OutFolder *folder, Arena *scratch, const char 
     return status;
 }
 
+/* Whether a file system begins at a folder: then nothing else can take its place. */
+static bool is_mounted(Arena *scratch, const char *path, const struct stat *info) {
+    struct stat above;
+    return stat(path_join(scratch, path, ".."), &above) == 0 &&
+           (above.st_dev != info->st_dev || above.st_ino == info->st_ino);
+}
+
 Status outfolder_check(const char *path, bool (*is_ours)(const char *name), Diag *diag) {
     const OutFolder folder = {.path = path, .is_ours = is_ours};
     struct stat info;
@@ -69,6 +76,14 @@ Status outfolder_check(const char *path, bool (*is_ours)(const char *name), Diag
         return diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
                          "expected a folder to replace, found a file");
     Arena *scratch = arena_create();
+    if (is_mounted(scratch, path, &info)) {
+        arena_destroy(scratch);
+        diag_fail(diag, STATUS_IO, LOC_FILE(path), NULL,
+                  "expected a folder that can be replaced, found one where a file system "
+                  "is mounted");
+        diag_hint(diag, "name a folder in it");
+        return STATUS_IO;
+    }
     const Status status = check_entries(&folder, scratch, path, "", diag);
     arena_destroy(scratch);
     return status;
@@ -171,6 +186,28 @@ static void remove_earlier(OutFolder *folder, Diag *diag) {
                   folder->temporary, strerror(code));
 }
 
+/* Fails as the folder, which is complete, cannot be put in place: it stays beside that
+ * under a name that can be found. */
+static Status keep_complete(OutFolder *folder, int code, Diag *diag) {
+    const Status status = file_fail(folder->path, "put the folder in place", code, diag);
+    for (int i = 1; i <= RENAMES_MAX; i++) {
+        const char *name = arena_printf(folder->arena, "%s.new%d", folder->path, i);
+        if (renameat2(AT_FDCWD, folder->temporary, AT_FDCWD, name, RENAME_NOREPLACE) != 0)
+            continue;
+        diag_hint(diag, "what was written is there as %s", name);
+        break;
+    }
+    return status;
+}
+
+/* Keeps the folder as private as the one that it replaces. */
+static void keep_mode(const OutFolder *folder) {
+    struct stat info;
+    const int fd = open(folder->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && stat(folder->path, &info) == 0) fchmod(fd, info.st_mode & 0777);
+    if (fd >= 0) close(fd);
+}
+
 /* Another program may put its folder there, or take it away, at any moment. `is_swapped`:
  * whether what was there is now in the temporary's place. */
 static Status rename_folder(OutFolder *folder, bool *is_swapped, Diag *diag) {
@@ -181,6 +218,7 @@ static Status rename_folder(OutFolder *folder, bool *is_swapped, Diag *diag) {
         if (is_there) {
             TRY(outfolder_check(folder->path, folder->is_ours,
                                 diag)); /* it may have got files meanwhile */
+            keep_mode(folder);
             code = swap_folders(folder);
         } else {
             code = rename(folder->temporary, folder->path) == 0 ? 0 : errno;
@@ -188,8 +226,7 @@ static Status rename_folder(OutFolder *folder, bool *is_swapped, Diag *diag) {
         *is_swapped = code == 0 && is_there;
         if (code != EEXIST && code != ENOTEMPTY && code != ENOENT) break;
     }
-    return code == 0 ? STATUS_OK
-                     : file_fail(folder->path, "put the folder in place", code, diag);
+    return code == 0 ? STATUS_OK : keep_complete(folder, code, diag);
 }
 
 /* Makes the names in an open folder durable; some file systems cannot, and say EINVAL. */

@@ -29,8 +29,9 @@ void outfolder_measure(const OutFolder *folder, int64_t *bytes, int *files);
 
 /* Puts the folder in place, in one step with what it replaces, which is then removed.
  * Files are durable already (io/files/outfile.h). Frees `folder` either way; on failure
- * the target is as it was: what goes wrong after the rename is a warning. Fails with
- * STATUS_IO. */
+ * the target is as it was, and where it is the renaming that fails what was written stays
+ * beside it, as a hint says; what goes wrong after the rename is a warning. A folder has
+ * the mode of the one that it replaces. Fails with STATUS_IO. */
 Status outfolder_commit(OutFolder *folder, Diag *diag);
 
 /* Gives up: removes the temporary folder. NULL is allowed. */

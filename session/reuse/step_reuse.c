@@ -3,6 +3,7 @@
 
 #include "exec/ops.h"
 #include "io/files/file.h"
+#include "io/files/path.h"
 #include "session/reuse/run_checkpoint.h"
 #include "session/reuse/step_key.h"
 #include "session/units.h"
@@ -118,10 +119,15 @@ const char *step_reuse_checkpoint(const Session *session) {
     const char *folder = session->recipe.checkpoint.folder;
     if (is_off(session) && !session->options.resume) return NULL;
     if (folder || session->outputs.count == 0) return folder;
-    const char *output = session->outputs.items[0].path;
-    size_t length = strlen(output);
-    while (length > 1 && output[length - 1] == '/') length--;
-    return arena_printf(session->arena, "%.*s.checkpoint", (int)length, output);
+    Arena *arena = session->arena;
+    const char *output = path_trim(arena, session->outputs.items[0].path);
+    const char *last = strrchr(output, '/');
+    last = last ? last + 1 : output;
+    if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0) { /* beside it, by its name */
+        const char *above = path_join(arena, output, "..");
+        output = path_join(arena, above, path_base(arena, output));
+    }
+    return arena_printf(arena, "%s.checkpoint", output);
 }
 
 /* Event: a checkpoint was written. */
