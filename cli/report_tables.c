@@ -221,7 +221,7 @@ static void metric_row(const RunReport *report, TextTable *table, int first,
     MetricPoint *points = ARENA_ARRAY(report->arena, MetricPoint, (size_t)report->count);
     for (int i = 0; i < report->count; i++)
         points[i] = metric_point(report, i, data, key);
-    const MetricChange change = metric_change(points, report->count);
+    const MetricChange change = metric_change(key, points, report->count);
     if (change.step)
         table_add(table, "%s (%s, step %d)", key, data, change.step);
     else

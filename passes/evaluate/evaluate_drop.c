@@ -3,10 +3,24 @@
 
 #include <string.h>
 
-/* Whether an entry of the provenance is an evaluate step on the same data. */
+#define OTHER_MEASURE "one with another `teacher` or `fit`, or with one of them alone"
+
+static bool option_is(const Tree *step, const char *key, const char *value) {
+    const Tree *option = tree_get_nonnull(tree_get(step, "options"), key);
+    return value ? tree_is_string(option, value) : !option;
+}
+
+/* Whether an entry of the provenance is an evaluate step on the same data, */
 static bool is_same_data(const Evaluation *e, const Tree *step) {
     return tree_is_string(tree_get(step, "pass"), "evaluate") &&
-           tree_is_string(tree_get(tree_get(step, "options"), "data"), e->options->data);
+           option_is(step, "data", e->options->data);
+}
+
+/* and measures the same there: agreement with the same teacher, or features read by what
+ * was fitted to the same data, or else labels. */
+static bool is_same_measure(const Evaluation *e, const Tree *step) {
+    return is_same_data(e, step) && option_is(step, "teacher", e->options->teacher) &&
+           option_is(step, "fit", e->options->fit);
 }
 
 /* The first step of this run, among all that the model has been through. */
@@ -20,9 +34,13 @@ static const Tree *first_step(const Evaluation *e) {
 
 static Status fail_against(const Evaluation *e, const char *found, Diag *diag) {
     const char *wanted = e->options->against;
+    const EvaluateOptions *o = e->options;
+    const char *how = o->teacher ? " with the same `teacher`"
+                      : o->fit   ? " with the same `fit`"
+                                 : "";
     option_fail(&e->ctx->source, wanted ? "against" : "max_drop", STATUS_RECIPE, diag,
-                "expected an earlier evaluate step on data set \"%s\"%s%s%s, found %s",
-                e->options->data, wanted ? " with label \"" : "", wanted ? wanted : "",
+                "expected an earlier evaluate step on data set \"%s\"%s%s%s%s, found %s",
+                o->data, how, wanted ? " with label \"" : "", wanted ? wanted : "",
                 wanted ? "\"" : "", found);
     diag_hint(diag,
               "an evaluate step before the ones that change the model measures what "
@@ -51,14 +69,18 @@ Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag) {
     const EvaluateOptions *o = e->options;
     if (o->max_drop < 0) return STATUS_OK;
     const Tree *step = first_step(e);
+    const char *others = "none";
     int index = 0;
-    for (; step; step = step->next, index++)
+    for (; step; step = step->next, index++) {
+        if (is_same_data(e, step)) others = OTHER_MEASURE;
         if (o->against ? tree_is_string(tree_get(step, "label"), o->against)
-                       : is_same_data(e, step))
+                       : is_same_measure(e, step))
             break;
-    if (!step) return fail_against(e, "none", diag);
+    }
+    if (!step) return fail_against(e, o->against ? "none" : others, diag);
     if (!is_same_data(e, step))
         return fail_against(e, "one of another pass or data set", diag);
+    if (!is_same_measure(e, step)) return fail_against(e, OTHER_MEASURE, diag);
     if (strcmp(metric, "bleu") == 0) TRY(check_bleu(e, tree_get(step, "options"), diag));
     step_uses_record(e->ctx, index);
     e->against = tree_get(step, "record");

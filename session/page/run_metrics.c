@@ -77,7 +77,7 @@ static MetricChange find_change(const Run *run, Arena *arena, const RunMetricKin
     MetricPoint *points = ARENA_ARRAY(arena, MetricPoint, (size_t)run->count);
     for (int i = 0; i < run->count; i++)
         points[i] = metric_point(run, &run->steps[i], arena, kind, data);
-    return metric_change(points, run->count);
+    return metric_change(kind->key, points, run->count);
 }
 
 RunMetric *run_metrics(const Run *run, Arena *arena, int *count) {

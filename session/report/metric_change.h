@@ -27,8 +27,9 @@ typedef struct MetricChange {
 /* How a step with these options measured a metric, for MetricPoint; in the arena. */
 const char *metric_how(Arena *arena, const char *key, const Tree *options);
 
-/* Before is the first measurement of a model of the input's size, after the last one; of
- * one that would be both: before where a later step may change the model, else after. */
-MetricChange metric_change(const MetricPoint *points, int count);
+/* How the metric `key` changed: before is the first measurement of a model of the input's
+ * size, after the last one; of one that would be both: before where a later step may
+ * change the model, else after. */
+MetricChange metric_change(const char *key, const MetricPoint *points, int count);
 
 #endif

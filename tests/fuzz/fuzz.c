@@ -62,9 +62,13 @@ void fuzz_share_coverage(void) {
     fuzz_expect(shared == first, "counters that children share");
 }
 
+/* Of messages that begin so: an input's own words may hold the rest. */
 static void refuse_exit(void *self, const DiagEntry *entry) {
+    static const char START[] = "the process that was to ";
     (void)self;
-    if (strstr(entry->message, "ended with exit code")) fuzz_expect(0, entry->message);
+    if (strncmp(entry->message, START, sizeof START - 1) == 0 &&
+        strstr(entry->message, "ended with exit code"))
+        fuzz_expect(0, entry->message);
 }
 
 void fuzz_no_exit(const Diag *diag) {
