@@ -146,9 +146,19 @@ static Status measure(const Cli *cli, Machine *machine, Diag *diag) {
     return status;
 }
 
+/* Without a recipe there is nothing that these would change. */
+static Status check_flags(const Flags *flags, Diag *diag) {
+    const bool lost =
+        flags->model || flags->set.count > 0 || flags->env.count > 0 || flags->no_data;
+    if (flags->recipe || !lost) return STATUS_OK;
+    return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+                     "expected --recipe FILE with --model, --set, --env or --no-data");
+}
+
 /* Measures, and tells what that means for the recipe, if there is one. */
 static Status bench(const Cli *cli, Forecast *forecast, Diag *diag) {
     Machine machine;
+    TRY(check_flags(&cli->flags, diag));
     TRY(ranks_agree(forecast_open(forecast, cli, diag), diag));
     TRY(measure(cli, &machine, diag));
     if (ranks_number() > 0) return STATUS_OK; /* rank 0 tells what it found */

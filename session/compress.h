@@ -207,7 +207,7 @@ COMPRESS_API CompressStatus compress_plan(CompressContext *context,
 COMPRESS_API CompressStatus compress_add_plugin(CompressContext *context,
                                                 const char *path);
 
-/* Runs a recipe from its file as `compress --recipe` does, without progress: reads its
+/* Runs a recipe from its file as `compress --recipe` does: reads its
  * model and data, runs it and writes its outputs; the context has the number of threads.
  * `sets` are `count` changes of the recipe, "key=value" as --set takes them. `out` and
  * `report` may be NULL; else they get the model that came out, and the report as in

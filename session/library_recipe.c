@@ -152,7 +152,10 @@ static Status run_recipe(Session *session, const SessionOptions *options, Model 
     if (status == STATUS_OK) status = session_run(session, diag);
     if (status == STATUS_OK) status = session_write(session, diag);
     status = session_finish(session, status, diag);
-    if (status == STATUS_OK) *out = model_copy(session->model);
+    if (status == STATUS_OK) {
+        companions_give(session); /* also what no output could hold */
+        *out = model_copy(session->model);
+    }
     return status;
 }
 
@@ -196,8 +199,10 @@ CompressStatus compress_run_recipe(CompressContext *context, const char *path,
     if (out) *out = NULL;
     if (report) *report = NULL;
     if (!library_begin(&call, context, LIBRARY_PASSES)) return COMPRESS_USAGE;
-    SessionOptions options = {
-        .recipe = path, .threads = context->threads, .watch = &call.watch};
+    SessionOptions options = {.recipe = path,
+                              .keeps_model = out != NULL,
+                              .threads = context->threads,
+                              .watch = &call.watch};
     return library_end(&call, run_file(&call, &options, sets, count, out, report));
 }
 

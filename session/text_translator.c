@@ -190,7 +190,8 @@ static Status encode_texts(const TextTranslator *t, Sentences *out, int64_t *len
     for (int64_t i = 0; i < count && status == STATUS_OK; i++) {
         status = tokenizer_encode(t->source, &encoding, texts[i].text, NULL, 0,
                                   texts[i].at, diag);
-        if (status == STATUS_OK && encoding.length == 0)
+        if (status == STATUS_OK &&
+            encoding.length <= tokenizer_overhead(t->source, false))
             status = diag_fail(diag, STATUS_USAGE, texts[i].at, NULL,
                                "expected text to translate");
         lengths[i] = (int64_t)encoding.length;

@@ -168,10 +168,12 @@ static int give_chunks(const Sweeping *s, int64_t first, int64_t end) {
 }
 
 static Status check_cancelled(const Sweeping *s, int64_t chunk, Diag *diag) {
+    const LaneSweep *sweep = s->sweep;
     if (!lanes_cancelled(s->lanes, 0)) return STATUS_OK;
     return diag_fail(diag, STATUS_INTERRUPTED, LOC_NONE, NULL,
                      "stopped after %lld of %lld samples",
-                     (long long)(chunk * s->sweep->chunk), (long long)s->sweep->total);
+                     (long long)(sweep->done + chunk * sweep->chunk),
+                     (long long)(sweep->all ? sweep->all : sweep->total));
 }
 
 /* Hands over what the first lanes have, up to the one that failed. */

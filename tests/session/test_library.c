@@ -407,6 +407,29 @@ static void test_recipe(void **state) {
     use_close(&use);
 }
 
+/* A model that no file is written of has what goes with it as well. */
+static void test_recipe_without_output(void **state) {
+    static const char *const sets[] = {"output=null", "passes=[evaluate: {data: test}]"};
+    Use use;
+    CompressModel *out;
+    char *tokens;
+    const CompressSample text = {.text = "to be"};
+    (void)state;
+    use_open(&use);
+    if (compress_run_recipe(use.context, "recipes/oneshot_bert.yaml", sets, 2, &out,
+                            NULL) != COMPRESS_OK)
+        fail_msg("%s", compress_messages(use.context));
+    if (compress_tokenize(use.context, out, &text, 1, NULL, &tokens) != COMPRESS_OK)
+        fail_msg("%s", compress_messages(use.context));
+    compress_free_text(tokens);
+    const Use made = {use.context, out};
+    char *json = described(&made);
+    assert_non_null(strstr(json, "\"shakespeare\"")); /* id2label */
+    compress_free_text(json);
+    compress_free_model(out);
+    use_close(&use);
+}
+
 static void test_no_recipe(void **state) {
     Use use;
     CompressModel *out;
@@ -653,18 +676,29 @@ static void test_broken_options(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apply),          cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_plan_refused),   cmocka_unit_test(test_plan_recipe),
-        cmocka_unit_test(test_companions),     cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_cancelled),      cmocka_unit_test(test_cancelled_run),
-        cmocka_unit_test(test_files),          cmocka_unit_test(test_recipe),
-        cmocka_unit_test(test_no_recipe),      cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_fork),           cmocka_unit_test(test_callback_calls),
-        cmocka_unit_test(test_broken_options), cmocka_unit_test(test_nothing_given),
-        cmocka_unit_test(test_no_array),       cmocka_unit_test(test_no_context),
-        cmocka_unit_test(test_processor),      cmocka_unit_test(test_names),
-        cmocka_unit_test(test_extends),        cmocka_unit_test(test_left_alone),
-        cmocka_unit_test(test_removed_folder)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_apply),
+                                       cmocka_unit_test(test_plan),
+                                       cmocka_unit_test(test_recipe_without_output),
+                                       cmocka_unit_test(test_plan_refused),
+                                       cmocka_unit_test(test_plan_recipe),
+                                       cmocka_unit_test(test_companions),
+                                       cmocka_unit_test(test_failures),
+                                       cmocka_unit_test(test_cancelled),
+                                       cmocka_unit_test(test_cancelled_run),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_recipe),
+                                       cmocka_unit_test(test_no_recipe),
+                                       cmocka_unit_test(test_locale),
+                                       cmocka_unit_test(test_fork),
+                                       cmocka_unit_test(test_callback_calls),
+                                       cmocka_unit_test(test_broken_options),
+                                       cmocka_unit_test(test_nothing_given),
+                                       cmocka_unit_test(test_no_array),
+                                       cmocka_unit_test(test_no_context),
+                                       cmocka_unit_test(test_processor),
+                                       cmocka_unit_test(test_names),
+                                       cmocka_unit_test(test_extends),
+                                       cmocka_unit_test(test_left_alone),
+                                       cmocka_unit_test(test_removed_folder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,10 +227,12 @@ static void test_cancelled(void **state) {
 
 static void test_refused(void **state) {
     static const char *const BAD[] = {"Где ты?", "\xff"}, *const NONE[] = {NULL};
+    static const char *const EMPTY[] = {"Где ты?", "   "};
     Ready ready;
     (void)state;
     ready_open(&ready, "{" LANGUAGES ", max_tokens: 4}");
     assert_refused(&ready, BAD, 2, COMPRESS_FORMAT, "texts[1]:");
+    assert_refused(&ready, EMPTY, 2, COMPRESS_USAGE, "texts[1]: error: expected text to");
     assert_refused(&ready, NONE, 1, COMPRESS_USAGE, "texts[0]: expected one, found NULL");
     assert_refused(&ready, BAD, 0, COMPRESS_USAGE, "count: expected 1 to ");
     assert_refused(&ready, NULL, 1, COMPRESS_USAGE, "texts: expected one, found NULL");
