@@ -1,7 +1,9 @@
 /* Help, from the tables of flags and commands. */
 #include "cli/command.h"
+#include "cli/program.h"
 #include "cli/terminal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Column where the help of a flag begins, and that of a command. */
@@ -77,14 +79,25 @@ static void help_program(FILE *out) {
                   0, 0, columns);
 }
 
-void cli_help(const Command *command, FILE *out) {
-    if (!*command->name) {
-        help_program(out);
-        return;
-    }
+static void help_command(const Command *command, FILE *out) {
     terminal_wrap(out, command->summary, 0, 0, terminal_columns(out));
     fprintf(out, "\nUsage:\n  compress %s%s%s%s\n", command->name,
             *command->args ? " " : "", command->args, *command->flags ? " [flags]" : "");
     help_flags("Flags", command, out);
     help_examples(command, out);
+}
+
+void cli_help(const Command *command, FILE *out) {
+    char *text = NULL;
+    size_t length;
+    const bool own = strcmp(program_name(), "compress") == 0;
+    FILE *to = own ? NULL : open_memstream(&text, &length);
+    if (*command->name)
+        help_command(command, to ? to : out);
+    else
+        help_program(to ? to : out);
+    if (!to) return;
+    fclose(to);
+    program_print(text, out);
+    free(text);
 }

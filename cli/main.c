@@ -2,6 +2,7 @@
  * exit codes are those of ir/status.def. */
 #include "cli/annotate.h"
 #include "cli/command.h"
+#include "cli/program.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
@@ -19,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -75,7 +77,7 @@ static Status tell(const Cli *cli) {
     if (job_leads() && cli->flags.help)
         cli_help(cli->command, stdout);
     else if (job_leads())
-        printf("compress %s\n", COMPRESS_VERSION_TEXT);
+        printf("%s %s\n", program_name(), COMPRESS_VERSION_TEXT);
     return STATUS_OK;
 }
 
@@ -104,12 +106,24 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
     return told ? tell(cli) : run_joined(cli, diag);
 }
 
+/* Prints errors and what else was not told before, by the program's name. */
+static void print_messages(const Diag *diag) {
+    char *text = NULL;
+    size_t length;
+    FILE *to = open_memstream(&text, &length);
+    diag_print(diag, to ? to : stderr);
+    if (!to) return;
+    fclose(to);
+    program_print(text, stderr);
+    free(text);
+}
+
 /* Tells a CI service what was printed, where that is wanted. */
 static Status tell_service(const Flags *flags, const Diag *told) {
     Diag *diag = diag_create();
     const Status status = annotate(told, (Annotate)flags->annotate, flags->annotate_file,
                                    flags->recipe, diag);
-    diag_print(diag, stderr);
+    print_messages(diag);
     diag_destroy(diag);
     return status;
 }
@@ -124,6 +138,7 @@ static void hold_streams(void) {
 
 int main(int argc, char **argv) {
     hold_streams();
+    program_take_name(argv[0]);
     processor_require();
     threads_hold_in_limits(argv);
     blas_init();
@@ -142,7 +157,7 @@ int main(int argc, char **argv) {
         fflush(stdout); /* before the messages */
     }
     if (job_leads()) {
-        diag_print(diag, stderr);
+        print_messages(diag);
         const Status annotated = tell_service(&cli.flags, diag);
         if (status == STATUS_OK) status = annotated;
     }

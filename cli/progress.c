@@ -1,6 +1,7 @@
 /* Progress lines with the time left. */
 #include "cli/progress.h"
 
+#include "cli/program.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
 #include "cli/text_table.h"
@@ -26,7 +27,8 @@ void progress_clear(Progress *progress) {
 
 void progress_warn(void *self, const char *line) {
     if (self) progress_clear(self);
-    fprintf(stderr, "%s\n", line);
+    program_print(line, stderr);
+    fputc('\n', stderr);
 }
 
 /* What stands in front of a line: the step's number and its name. */
