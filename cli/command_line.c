@@ -5,6 +5,7 @@
 #include "exec/linalg/products.h"
 #include "exec/processor.h"
 #include "io/tokenizers/word_vocabulary.h"
+#include "passes/pass.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,7 +44,9 @@ static const Flag flags[] = {
          "let ${NAME} stand in the recipe, for the environment's value or this one; "
          "may be given several times")},
     {"dtype", "TYPE",
-     F_STRING(Flags, dtype, "type of the weights that are written: f32, f16, bf16, ...")},
+     F_STRING(Flags, dtype,
+              "type of the weights that are written: f32, f16, bf16, ...; int8 and "
+              "int4 as by the pass quantize")},
     {"config", "FILE",
      F_STRING(Flags, config,
               "configuration of a model whose weights alone are in MODEL")},
@@ -459,7 +462,10 @@ static Status unknown_command(const char *name, Diag *diag) {
         if (*commands[i].name) names[count++] = commands[i].name;
     Status status =
         diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL, "unknown command \"%s\"", name);
-    name_hint(diag, name, names, count, "`compress --help` lists the commands");
+    if (pass_find(name))
+        diag_hint(diag, "it is a pass, a step of recipes: `compress help %s`", name);
+    else
+        name_hint(diag, name, names, count, "`compress --help` lists the commands");
     return status;
 }
 

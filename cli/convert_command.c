@@ -8,6 +8,7 @@
 #include "io/formats/load.h"
 #include "ir/resident.h"
 #include "session/output_files.h"
+#include "session/session.h"
 
 #include <string.h>
 
@@ -27,14 +28,28 @@ static Status put_option(Arena *arena, Tree *map, const char *text, Diag *diag) 
     return STATUS_OK;
 }
 
-/* The output that the command line describes. */
+/* Whether the type is one that the pass `quantize` makes. */
+static bool quantises(const Flags *flags) {
+    return flags->dtype &&
+           (strcmp(flags->dtype, "int8") == 0 || strcmp(flags->dtype, "int4") == 0);
+}
+
+/* The output that the command line describes, as a recipe has it. */
+static Status put_output(Tree **map, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    *map = tree_new(cli->arena, TREE_MAP, LOC_NONE);
+    tree_put_string(cli->arena, *map, "path", cli->args[1]);
+    if (flags->dtype && !quantises(flags))
+        tree_put_string(cli->arena, *map, "dtype", flags->dtype);
+    for (int i = 0; i < flags->option.count; i++)
+        TRY(put_option(cli->arena, *map, flags->option.items[i], diag));
+    return STATUS_OK;
+}
+
 static Status bind_output(ModelOutput *output, const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;
-    Tree *map = tree_new(cli->arena, TREE_MAP, LOC_NONE);
-    tree_put_string(cli->arena, map, "path", cli->args[1]);
-    if (flags->dtype) tree_put_string(cli->arena, map, "dtype", flags->dtype);
-    for (int i = 0; i < flags->option.count; i++)
-        TRY(put_option(cli->arena, map, flags->option.items[i], diag));
+    Tree *map;
+    TRY(put_output(&map, cli, diag));
     TRY(output_bind(output, cli->arena, map, STATUS_USAGE, diag));
     TRY(output_path_check(cli->arena, "OUTPUT", output, diag));
     const char *items[] = {cli->args[0], flags->config, flags->names};
@@ -54,9 +69,55 @@ static Status read_model(Model **out, const Cli *cli, Diag *diag) {
     return model_load_separate(out, &files, ops_table(), true, diag);
 }
 
+/* What a recipe would say: the model, `quantize`, and the output. */
+static Status make_recipe(Tree **out, const Cli *cli, Diag *diag) {
+    const Flags *flags = &cli->flags;
+    Arena *arena = cli->arena;
+    Tree *output, *recipe = *out = tree_new(arena, TREE_MAP, LOC_NONE);
+    tree_put_int(arena, recipe, "version", 1);
+    Tree *model = tree_put_map(arena, recipe, "model");
+    const bool alone = flags->config != NULL;
+    tree_put_string(arena, model, alone ? "weights" : "path", cli->args[0]);
+    if (alone) tree_put_string(arena, model, "config", flags->config);
+    if (flags->names) tree_put_string(arena, model, "names", flags->names);
+    Tree *step = tree_add_map(arena, tree_put_list(arena, recipe, "passes"));
+    tree_put_string(arena, tree_put_map(arena, step, "quantize"), "dtype", flags->dtype);
+    TRY(put_output(&output, cli, diag));
+    tree_put(arena, recipe, "output", output);
+    return STATUS_OK;
+}
+
+static void print_converted(const Cli *cli, const ModelOutput *output, int64_t bytes) {
+    if (cli->flags.quiet) return;
+    print_written(cli->arena, output, stdout);
+    printf("read %s, %s bytes\n", cli->args[0], text_grouped(cli->arena, bytes));
+}
+
+/* Weights of few bits: a recipe of one step. */
+static Status convert_quantised(const Cli *cli, Diag *diag) {
+    Session session;
+    Tree *recipe;
+    TRY(make_recipe(&recipe, cli, diag));
+    const SessionOptions options = {.recipe = "convert",
+                                    .document = recipe,
+                                    .folder = ".",
+                                    .force = cli->flags.force,
+                                    .no_checkpoint = true};
+    Status status = session_open(&session, &options, diag);
+    if (status == STATUS_OK) status = session_load(&session, true, diag);
+    if (status == STATUS_OK) status = session_plan(&session, diag);
+    if (status == STATUS_OK) status = session_run(&session, diag);
+    if (status == STATUS_OK) status = session_write(&session, diag);
+    if (status == STATUS_OK)
+        print_converted(cli, &session.outputs.items[0], session.input.bytes);
+    session_close(&session);
+    return status;
+}
+
 Status command_convert(const Cli *cli, Diag *diag) {
     ModelOutput output;
     Model *model = NULL;
+    if (quantises(&cli->flags)) return convert_quantised(cli, diag);
     TRY(bind_output(&output, cli, diag));
     resident_bound(RESIDENT_BYTES, output_folder(cli->arena, &output));
     Status status = read_model(&model, cli, diag);
@@ -64,11 +125,7 @@ Status command_convert(const Cli *cli, Diag *diag) {
         status = model_save(model, &output, diag);
         if (status == STATUS_MODEL) diag_place(diag, LOC_FILE(cli->args[0]), NULL);
     }
-    if (status == STATUS_OK && !cli->flags.quiet) {
-        print_written(cli->arena, &output, stdout);
-        printf("read %s, %s bytes\n", cli->args[0],
-               text_grouped(cli->arena, model->file_bytes));
-    }
+    if (status == STATUS_OK) print_converted(cli, &output, model->file_bytes);
     model_destroy(model);
     resident_bound(0, NULL);
     return status;

@@ -243,6 +243,18 @@ static Status check_output(Arena *arena, const Cli *cli, Diag *diag) {
     return STATUS_OK;
 }
 
+/* Fails as the model gives nothing that people read; says what makes it do so. */
+static Status fail_unprinted(const Graph *graph, Diag *diag) {
+    diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
+              "expected --output FILE: what the model gives is not printed");
+    if (graph_task(graph) == TASK_NEXT_TOKEN)
+        diag_hint(diag, "`compress generate` goes on with a text");
+    else if (graph_output(graph, "last_hidden_state"))
+        diag_hint(diag, "a recipe's `model: {path: ..., pooling: mean}` makes it embed "
+                        "texts, which is printed");
+    return STATUS_USAGE;
+}
+
 static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *diag) {
     const Flags *flags = &cli->flags;
     TRY(check_flags(flags, diag));
@@ -254,8 +266,7 @@ static Status open_model(Execution *run, EarlyRun *early, const Cli *cli, Diag *
     const Task task = graph_task(run->model->graph);
     const char *output = predictions_output(task);
     if (!flags->output && !(output && graph_output(run->model->graph, output)))
-        return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
-                         "expected --output FILE: what the model gives is not printed");
+        return fail_unprinted(run->model->graph, diag);
     if (!flags->output && task == TASK_LABEL_TOKENS && flags->image.count > 0)
         return diag_fail(diag, STATUS_USAGE, LOC_NONE, NULL,
                          "expected --text or --jsonl: the model labels words");

@@ -204,6 +204,18 @@ static void hint_places(const Replay *r, Diag *diag) {
                   "that the recipe was in");
 }
 
+/* Where a pass was a plug-in's. */
+static void hint_plugin(const Replay *r, Diag *diag) {
+    const Tree *steps = tree_get(r->file->provenance, "steps");
+    for (const Tree *step = steps ? steps->first : NULL; step; step = step->next) {
+        const char *pass = text_of(step, "pass"), *plugin = text_of(step, "plugin");
+        if (!pass || !plugin || pass_find(pass)) continue;
+        diag_hint(diag, "\"%s\" was a pass of the plug-in %s: --plugin FILE loads it",
+                  pass, plugin);
+        return;
+    }
+}
+
 static Status open_session(Replay *r, Diag *diag) {
     const ReplayOptions *wanted = r->options;
     const char *recipe = text_of(r->run, "recipe"), *model = text_of(r->run, "model");
@@ -219,7 +231,9 @@ static Status open_session(Replay *r, Diag *diag) {
         .step_begin = tell_begin,
         .step_end = compare_step};
     r->watch = (Watch){r, pass_progress, is_over};
-    TRY(session_open(&r->session, &options, diag));
+    const Status opened = session_open(&r->session, &options, diag);
+    if (opened == STATUS_RECIPE) hint_plugin(r, diag);
+    TRY(opened);
     const Status status = session_load(&r->session, true, diag);
     if (status == STATUS_IO) hint_places(r, diag);
     TRY(status);
