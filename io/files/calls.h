@@ -11,10 +11,12 @@
  * build without libseccomp. Sanitizers make calls of their own and are left alone. */
 bool calls_keep_reply(int reply);
 
-/* Takes away what reaches beyond files and the process itself: sockets, other programs,
- * other processes' memory, mounts, keys, kernel programs, owners and modes of files by
- * path. These fail with EPERM. Returns false as above; under sanitizers, which trace
- * themselves, tracing stays. */
+/* Lets through what the program, its libraries, threads and children need: memory, time,
+ * files, locks, signals, limits of its own. What is known to reach beyond files and the
+ * process itself fails with EPERM: sockets, other programs, other processes' memory and
+ * limits, mounts, keys, kernel programs, owners, modes and times of files. All else fails
+ * with ENOSYS, as on a kernel that does not have it: libraries then do without. Returns
+ * false as above; under sanitizers, which trace themselves, tracing stays. */
 bool calls_drop_reach(void);
 
 #endif

@@ -59,15 +59,18 @@ Status outfile_open(OutFile **out, const char **temporary, const char *path, Dia
     file->base = arena_strdup(arena, base);
     file->folder = path_folder(arena, path);
     unfinished_remove_stale(file->folder, file->base, path, diag);
+    /* As private as before: never less, and as open where fchmod is allowed, which a
+     * confined process is not. */
+    const mode_t mode = is_there ? info.st_mode & 0777 : 0666;
     const int code = unfinished_make(&file->temporary, &file->fd, &file->identity, arena,
-                                     file->folder, file->base, false);
+                                     file->folder, file->base, false, mode);
     if (code != 0) {
         const Status status =
             file_fail(path, "create a temporary file beside it", code, diag);
         outfile_free(file);
         return status;
     }
-    if (is_there) fchmod(file->fd, info.st_mode & 0777); /* as private as before */
+    if (is_there) fchmod(file->fd, mode); /* what the mask took */
     file->slot = unfinished_add(file->temporary);
     *out = file;
     if (temporary) *temporary = file->temporary;

@@ -89,6 +89,13 @@ Status outfolder_check(const char *path, bool (*is_ours)(const char *name), Diag
     return status;
 }
 
+/* The mode of the folder that is to be replaced, with what writing into it needs. */
+static mode_t mode_before(const OutFolder *folder) {
+    struct stat info;
+    const bool is_there = stat(folder->path, &info) == 0 && S_ISDIR(info.st_mode);
+    return is_there ? (info.st_mode & 0777) | S_IRWXU : 0777;
+}
+
 Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
                       bool (*is_ours)(const char *name), Diag *diag) {
     Arena *arena = arena_create();
@@ -114,7 +121,7 @@ Status outfolder_open(OutFolder **out, const char **temporary, const char *path,
         unfinished_remove_stale(folder->parent, folder->base, path, diag);
         const int code =
             unfinished_make(&folder->temporary, &folder->lock, &folder->identity, arena,
-                            folder->parent, folder->base, true);
+                            folder->parent, folder->base, true, mode_before(folder));
         if (code != 0)
             status = file_fail(path, "create a temporary folder beside it", code, diag);
     }
@@ -200,7 +207,9 @@ static Status keep_complete(OutFolder *folder, int code, Diag *diag) {
     return status;
 }
 
-/* Keeps the folder as private as the one that it replaces. */
+/* Keeps the folder as private as the one that it replaces: it was made so, but for what
+ * the process's mask took, writing needed and others have changed since. A confined
+ * process does not get this. */
 static void keep_mode(const OutFolder *folder) {
     struct stat info;
     const int fd = open(folder->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -156,8 +156,8 @@ static bool is_open_at(int fd, const char *path) {
 
 /* Makes the file at `path` and locks it. Who looks whether it is stale can have taken the
  * lock, or removed the file, before that: EEXIST then asks for another name. */
-static int make_locked(int *fd, const char *path) {
-    *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+static int make_locked(int *fd, const char *path, mode_t mode) {
+    *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (*fd < 0) return errno;
     if (lock_take(*fd) != LOCK_HELD && is_open_at(*fd, path)) return 0;
     close(*fd);
@@ -166,20 +166,21 @@ static int make_locked(int *fd, const char *path) {
 }
 
 /* The same of a folder; an empty one is taken for stale. */
-static int make_locked_folder(int *fd, Arena *arena, const char *path) {
-    if (mkdir(path, 0777) != 0) return errno;
-    const int code = make_locked(fd, path_join(arena, path, UNFINISHED_LOCK));
+static int make_locked_folder(int *fd, Arena *arena, const char *path, mode_t mode) {
+    if (mkdir(path, mode) != 0) return errno;
+    const int code = make_locked(fd, path_join(arena, path, UNFINISHED_LOCK), 0666);
     if (code != 0) path_remove(path);
     return code == ENOENT ? EEXIST : code;
 }
 
 int unfinished_make(const char **path, int *fd, FileIdentity *identity, Arena *arena,
-                    const char *folder, const char *base, bool is_folder) {
+                    const char *folder, const char *base, bool is_folder, mode_t mode) {
     int code = EEXIST;
     for (int i = 0; i < NAMES_MAX && code == EEXIST; i++) {
         *fd = -1;
         *path = path_join(arena, folder, random_name(arena, base));
-        code = is_folder ? make_locked_folder(fd, arena, *path) : make_locked(fd, *path);
+        code = is_folder ? make_locked_folder(fd, arena, *path, mode)
+                         : make_locked(fd, *path, mode);
         if (code == 0 && !path_identify(identity, *path)) {
             close(*fd);
             code = EEXIST;

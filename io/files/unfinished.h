@@ -24,15 +24,18 @@
 
 #include "io/files/path.h"
 
+#include <sys/types.h>
+
 /* The lock's file in a temporary folder. */
 #define UNFINISHED_LOCK ".lock"
 
 /* Makes a temporary file, or with `is_folder` a temporary folder with its lock, in
  * `folder` for a target named `base`. `path` receives its path, in the arena, `fd` what
  * holds the lock, to be closed when it is done: open for reading and writing, of a folder
- * the lock's file. Fails with errno's value, 0 = made. */
+ * the lock's file. `mode` is what it is made with, less the process's mask. Fails with
+ * errno's value, 0 = made. */
 int unfinished_make(const char **path, int *fd, FileIdentity *identity, Arena *arena,
-                    const char *folder, const char *base, bool is_folder);
+                    const char *folder, const char *base, bool is_folder, mode_t mode);
 
 /* Removes what nobody writes any more from the temporaries in `folder` for a target named
  * `base`. What somebody writes, or might, is told as a warning about `path`, the target;
