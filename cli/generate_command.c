@@ -108,6 +108,7 @@ static Status show(Generation *g, Diag *diag) {
 static Status make_token(Generation *g, const int32_t ends[2], bool *over, Diag *diag) {
     const float *logits = decoder_logits(g->decoder);
     const int32_t token = sampler_draw(g->sampler, logits, decoder_position(g->decoder));
+    if (token < 0) return sampler_fail(g->made, g->most, diag);
     *over = token == ends[0] || token == ends[1];
     if (*over) return STATUS_OK;
     if (g->logs) {
@@ -177,6 +178,7 @@ static Status generate_text(Generation *g, Diag *diag) {
         fwrite(g->text.prompt.data, 1, g->text.prompt.length, stdout);
     start = ticker_seconds();
     Status status = make_tokens(g, diag);
+    if (status == STATUS_MODEL) diag_place(diag, LOC_FILE(g->cli->args[0]), NULL);
     g->seconds = ticker_seconds() - start;
     made_text_finish(&g->text); /* U+FFFD where bytes of a character never came */
     const Status shown = status == STATUS_IO ? status : show(g, diag);

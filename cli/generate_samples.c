@@ -301,6 +301,7 @@ static Status make_batch(Batch *b, Diag *diag) {
     const Status status =
         samples_run(b->sequences, b->prompts, b->count, &b->options, &sink, diag);
     progress_clear(&b->progress);
+    if (status == STATUS_MODEL) diag_place(diag, LOC_FILE(b->cli->args[0]), NULL);
     if (status != STATUS_OK) return status;
     if (b->cli->flags.timing) tell_timing(b);
     OutFile *file = b->file;

@@ -337,7 +337,8 @@ COMPRESS_API void compress_free_runner(CompressRunner *runner);
  * prompt; it ends where the vocabulary's end token was drawn; free it with
  * compress_free_text. The text is the same as that of `compress generate`. Weights are
  * packed anew in each call; a writer does that once. Fails with COMPRESS_USAGE, with
- * COMPRESS_MODEL for a model that does not generate token by token, COMPRESS_FORMAT for
+ * COMPRESS_MODEL for a model that does not generate token by token or whose logits are
+ * not finite, COMPRESS_FORMAT for
  * a prompt that is not UTF-8. */
 COMPRESS_API CompressStatus compress_generate(CompressContext *context,
                                               const CompressModel *model,
@@ -407,7 +408,8 @@ COMPRESS_API CompressStatus compress_prepare_translator(CompressContext *context
  * receives a list with a map for each with `text`, `tokens` (generated, without the end
  * token), `ended` ("end", or "length" after max_tokens) and `score`; free it with
  * compress_free_text. Fails with COMPRESS_USAGE for a text without tokens,
- * COMPRESS_FORMAT for one that is not UTF-8, COMPRESS_MEMORY, COMPRESS_INTERRUPTED. */
+ * COMPRESS_FORMAT for one that is not UTF-8, COMPRESS_MODEL for logits that are not
+ * finite, COMPRESS_MEMORY, COMPRESS_INTERRUPTED. */
 COMPRESS_API CompressStatus compress_translate(CompressContext *context,
                                                CompressTranslator *translator,
                                                const char *const *texts, size_t count,

@@ -247,6 +247,7 @@ static Status make_tokens(Writing *w) {
         TRY(ticker_go_on(&ticker, w->call->diag));
         const int32_t token =
             sampler_draw(w->sampler, decoder_logits(decoder), decoder_position(decoder));
+        if (token < 0) return sampler_fail(made, most, w->call->diag);
         if (token == ends[0] || token == ends[1]) break;
         sampler_see(w->sampler, &token, 1);
         TRY(made_text_add(&w->text, token, w->call->diag));

@@ -242,6 +242,11 @@ Status text_translator_run(TextTranslator *t, TranslatedText *out, const Line *t
         made[i].tokens = ARENA_ARRAY(arena, int32_t, (size_t)t->options.max_tokens);
     TRY(translator_run(t->translator, &sentences, &t->search, made, diag));
     for (int64_t i = 0; i < count; i++) {
+        if (made[i].odd)
+            return diag_fail(diag, STATUS_MODEL, texts[i].at, NULL,
+                             "expected finite logits, found others at token %lld of the "
+                             "translation",
+                             (long long)made[i].odd);
         TRY(decode_text(t, &out[i], &made[i], texts[i].at, arena, diag));
         out[i].read = lengths[i];
     }

@@ -47,7 +47,8 @@ void translated_text_tell(Tree *map, const TranslatedText *made, Arena *arena);
 
 /* Translates texts side by side, into out[0 .. count), in the arena. Which texts are
  * together changes nothing but rounding. Fails with STATUS_USAGE at a text of no tokens,
- * and as tokenizer_encode and translator_run. */
+ * with STATUS_MODEL at the first whose logits are not finite (Translation.odd), and as
+ * tokenizer_encode and translator_run. */
 Status text_translator_run(TextTranslator *translator, TranslatedText *out,
                            const Line *texts, int64_t count, Arena *arena, Diag *diag);
 

@@ -84,9 +84,7 @@ static const float *penalise(const Sampler *s, const float *logits) {
 /* ---- the most likely tokens ---- */
 
 static bool comes_before(const float *logits, int32_t a, int32_t b) {
-    const float x = isnan(logits[a]) ? -INFINITY : logits[a];
-    const float y = isnan(logits[b]) ? -INFINITY : logits[b];
-    return x > y || (x == y && a < b);
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
 static void sift_down(const float *logits, int32_t *heap, int64_t count, int64_t i) {
@@ -194,14 +192,20 @@ int32_t sampler_draw(Sampler *sampler, const float *logits, int64_t position) {
     const float top = loops->largest_logit(x, count);
     const bool limited = sampling->top_k > 0 && sampling->top_k < count;
     const int64_t k = limited ? sampling->top_k : count;
-    if (!(sampling->temperature > 0) || k == 1 || !isfinite(top))
-        return first_of(x, count, top);
+    if (!isfinite(top)) return -1;
+    if (!(sampling->temperature > 0) || k == 1) return first_of(x, count, top);
     const float factor = (float)fmin(1 / sampling->temperature, FLT_MAX);
     const double all = loops->exp_weights(sampler->weights, x, count, top, factor);
     const double uniform =
         random_uniform(random_key_name(sampling->seed, "sample"), (uint64_t)position);
     if (limited || sampling->top_p < 1) return draw_limited(sampler, x, k, all, uniform);
     return draw_any(sampler, all, uniform);
+}
+
+Status sampler_fail(int64_t made, int64_t most, Diag *diag) {
+    return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                     "expected finite logits, found others at token %lld of %lld",
+                     (long long)made + 1, (long long)most);
 }
 
 double sampler_log_probability(Sampler *sampler, const float *logits, int32_t token) {

@@ -2,6 +2,8 @@
 #ifndef COMPRESS_EXEC_GENERATE_SAMPLE_H
 #define COMPRESS_EXEC_GENERATE_SAMPLE_H
 
+#include "ir/status.h"
+
 #include <stdint.h>
 
 /* How to choose a token: the penalty first, then temperature, then top_k, then top_p of
@@ -33,12 +35,17 @@ void sampler_start(Sampler *sampler, const Sampling *sampling);
 /* Notes tokens that the text has, of its prompt and those that were chosen. */
 void sampler_see(Sampler *sampler, const int32_t *tokens, int64_t count);
 
-/* Draws the token at a position of the text from logits; NaN counts as impossible. A draw
- * depends on logits, options, position and, with a penalty, tokens seen alone. */
+/* Draws the token at a position of the text from logits; -inf is impossible. -1 where
+ * there is none to draw: a logit is NaN, or the largest is not finite. A draw depends on
+ * logits, options, position and, with a penalty, tokens seen alone. */
 int32_t sampler_draw(Sampler *sampler, const float *logits, int64_t position);
 
-/* Natural logarithm of a token's probability by these logits as they are: before the
- * penalty, temperature and what is left out. */
+/* Fails with STATUS_MODEL: there was none to draw behind the `made` tokens that a text
+ * has, of the `most` that it may have. */
+Status sampler_fail(int64_t made, int64_t most, Diag *diag);
+
+/* Natural logarithm of the probability of a token that was drawn by these logits as they
+ * are: before the penalty, temperature and what is left out. */
 double sampler_log_probability(Sampler *sampler, const float *logits, int32_t token);
 
 #endif

@@ -10,7 +10,7 @@ typedef struct Seat {
     int64_t sample; /* -1 = free */
     int64_t made;
     int64_t row;   /* of the step at hand */
-    int32_t token; /* that comes next */
+    int32_t token; /* that comes next; -1 = its logits are not finite */
     double log_probability;
     Sampler *sampler;
 } Seat;
@@ -74,7 +74,7 @@ static void choose(void *self, int64_t row) {
     const int64_t slot = seat - s->seats;
     seat->token =
         sampler_draw(seat->sampler, logits, sequences_position(s->sequences, slot));
-    if (s->options->log_probabilities)
+    if (s->options->log_probabilities && seat->token >= 0)
         seat->log_probability =
             sampler_log_probability(seat->sampler, logits, seat->token);
 }
@@ -105,6 +105,12 @@ static Status take(const Samples *s, Seat *seat, Diag *diag) {
     const SampleSink *sink = s->sink;
     const int64_t sample = seat->sample;
     SampleEnd why = SAMPLE_END;
+    if (seat->token < 0)
+        return diag_fail(diag, STATUS_MODEL, LOC_NONE, NULL,
+                         "expected finite logits, found others at token %lld of text "
+                         "%lld of %lld",
+                         (long long)seat->made + 1, (long long)sample + 1,
+                         (long long)s->total);
     if (seat->token != options->ends[0] && seat->token != options->ends[1]) {
         bool stop = false;
         sampler_see(seat->sampler, &seat->token, 1);

@@ -48,7 +48,7 @@ int64_t samples_slots(const SamplesOptions *options);
 
 /* Makes options->repeats samples of each prompt. The sequences have samples_slots slots,
  * and room for every prompt with options->most tokens. Fails as sequences_begin and as
- * the sink. */
+ * the sink, and with STATUS_MODEL for logits that are not finite (sampler_draw). */
 Status samples_run(Sequences *sequences, const SamplePrompt *prompts, int64_t count,
                    const SamplesOptions *options, const SampleSink *sink, Diag *diag);
 

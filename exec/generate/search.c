@@ -5,6 +5,7 @@
  * its slot to the first of them, and its states are copied for the others. */
 #include "exec/generate/search.h"
 
+#include "exec/loops/loops.h"
 #include "ir/arena.h"
 
 #include <math.h>
@@ -49,12 +50,12 @@ typedef struct Searching {
 
 /* ---- scores ---- */
 
-/* log of the sum of exp over a row; NaN and -inf count as nothing. */
+/* log of the sum of exp over a row, of which -inf are nothing; NaN where one is NaN or
+ * the largest is not finite. */
 static double log_total(const float *logits, int64_t count) {
-    float most = -INFINITY;
+    const float most = loops_here()->largest_logit(logits, count);
     double total = 0;
-    for (int64_t i = 0; i < count; i++)
-        if (logits[i] > most) most = logits[i];
+    if (!isfinite(most)) return NAN;
     for (int64_t i = 0; i < count; i++)
         if (logits[i] > -INFINITY) total += exp((double)logits[i] - most);
     return most + log(total);
@@ -79,21 +80,30 @@ static void offer(Sentence *sentence, int64_t most, Continuation candidate) {
     list[i] = candidate;
 }
 
-/* The likeliest ways to go on with a live hypothesis. */
-static void offer_words(const Searching *s, Sentence *sentence, int64_t h, int64_t most) {
+/* The next token's logits are not finite: there is no translation. */
+static void give_up(const Searching *s, Sentence *sentence) {
+    sentence->best->odd = s->length + 1;
+    sentence->done = true;
+}
+
+/* The likeliest ways to go on with a live hypothesis; false where that gave up. */
+static bool offer_words(const Searching *s, Sentence *sentence, int64_t h, int64_t most) {
     const Search *search = s->search;
     const Hypothesis *from = &sentence->live[h];
     const float *logits = hypotheses_logits(s->h, from->row);
     if (search->forced && s->length == 0) {
         offer(sentence, most, (Continuation){h, search->first, from->sum});
-        return;
+        return true;
     }
     const double total = log_total(logits, s->words);
+    if (isnan(total)) give_up(s, sentence);
+    if (sentence->done) return false;
     for (int64_t w = 0; w < search->vocabulary; w++) {
         const double sum = from->sum + (double)logits[w] - total;
         if (w == search->start && w != search->end) continue;
         if (sum > -INFINITY) offer(sentence, most, (Continuation){h, (int32_t)w, sum});
     }
+    return true;
 }
 
 /* ---- going on ---- */
@@ -181,7 +191,7 @@ static void search_beam(Searching *s, int64_t index) {
     int64_t count = 0;
     sentence->candidate_count = 0;
     for (int64_t h = 0; h < sentence->live_count; h++)
-        offer_words(s, sentence, h, 2 * beam);
+        if (!offer_words(s, sentence, h, 2 * beam)) return;
     for (int64_t i = 0; i < sentence->candidate_count && count < beam; i++) {
         if (list[i].token != s->search->end) {
             list[count++] = list[i];
@@ -202,7 +212,7 @@ static void search_beam(Searching *s, int64_t index) {
 static void look_ahead(Searching *s, int64_t index) {
     Sentence *sentence = &s->sentences[index];
     sentence->candidate_count = 0;
-    offer_words(s, sentence, 0, s->search->beam);
+    if (!offer_words(s, sentence, 0, s->search->beam)) return;
     int64_t count = 0;
     double end = -INFINITY;
     for (int64_t i = 0; i < sentence->candidate_count; i++)
@@ -217,27 +227,33 @@ static void look_ahead(Searching *s, int64_t index) {
     go_on(s, index, sentence->candidates, count);
 }
 
+/* The sum of the likeliest pair that begins with a hypothesis' last token; NaN as
+ * log_total. */
+static double pair_sum(const Searching *s, const Hypothesis *live) {
+    const Search *search = s->search;
+    const float *logits = hypotheses_logits(s->h, live->row);
+    float second = -INFINITY;
+    for (int64_t w = 0; w < search->vocabulary; w++)
+        if (logits[w] > second && (w != search->start || w == search->end))
+            second = logits[w];
+    return live->sum + (double)second - log_total(logits, s->words);
+}
+
 /* Keeps the first token of the best pair; the others' slots are free again. */
 static void choose_pair(Searching *s, int64_t index) {
-    const Search *search = s->search;
     Sentence *sentence = &s->sentences[index];
     const Continuation *end = &sentence->candidates[sentence->live_count];
     int64_t best = -1;
     double most = end->sum;
     for (int64_t h = 0; h < sentence->live_count; h++) {
-        const Hypothesis *live = &sentence->live[h];
-        const float *logits = hypotheses_logits(s->h, live->row);
-        float second =
-            -INFINITY; /* of the likeliest pair that begins with its last token */
-        for (int64_t w = 0; w < search->vocabulary; w++)
-            if (logits[w] > second && (w != search->start || w == search->end))
-                second = logits[w];
-        const double sum = live->sum + (double)second - log_total(logits, s->words);
+        const double sum = pair_sum(s, &sentence->live[h]);
+        if (isnan(sum)) give_up(s, sentence);
         if (sum > most) {
             most = sum;
             best = h;
         }
     }
+    if (sentence->done) return;
     if (best < 0) {
         sentence->done = true;
         sentence->best->ended = end->sum > -INFINITY;
@@ -328,6 +344,7 @@ static void open_sentence(Searching *s, int64_t i, Translation *out) {
                            .best = out};
     all[0].slot = i * s->slots;
     out->length = -1;
+    out->odd = 0;
 }
 
 void search_translations(Hypotheses *h, const Search *search, Translation *out) {
@@ -348,7 +365,7 @@ void search_translations(Hypotheses *h, const Search *search, Translation *out) 
         run_beam(&s);
     for (int64_t i = 0; i < s.count; i++) {
         Sentence *sentence = &s.sentences[i];
-        if (out[i].length < 0) { /* no logit was finite */
+        if (out[i].length < 0) { /* no token was possible */
             out[i].length = 0;
             out[i].score = -INFINITY;
             out[i].ended = false;

@@ -32,6 +32,8 @@ typedef struct Translation {
     int64_t length;
     bool ended;   /* by the end, not by max_length */
     double score; /* as above; of lookahead the sum of log-probabilities */
+    int64_t odd;  /* its first token, from 1, with logits of which one is NaN or the
+                     largest not finite: there is no translation then; 0 = none */
 } Translation;
 
 /* Searches for the translations out[0 .. sentences) of sentences that hypotheses_start

@@ -33,8 +33,8 @@
  *   update_average: a += (1 - decay) (w - a).
  *   add_floats: to += from. sum_squares: in double.
  *
- * Sampling, over n logits x, of which NaN counts as -inf:
- *   largest_logit: the largest; -inf where there is none.
+ * Sampling, over n logits x:
+ *   largest_logit: the largest; -inf where there is none, NaN where one of them is NaN.
  *   exp_weights: weights[i] = exp((x[i] - top) factor); returns their sum.
  *
  * Gaussian priors. That of element i is p_i = N(prior.mean[i], prior.variance[i]); its

@@ -4,15 +4,14 @@
 #include "exec/loops/loops.h"
 
 float REAL_FN(largest_logit)(const float *x, int64_t n) {
-    enum { LANES = 16 };
-    float most[LANES], best = -INFINITY;
-    const int64_t whole = n / LANES * LANES;
-    for (int l = 0; l < LANES; l++) most[l] = -INFINITY;
-    for (int64_t i = 0; i < whole; i += LANES)
-        for (int l = 0; l < LANES; l++) most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
-    for (int64_t i = whole; i < n; i++) best = x[i] > best ? x[i] : best;
-    for (int l = 0; l < LANES; l++) best = most[l] > best ? most[l] : best;
-    return best;
+    float best = -INFINITY;
+    int odd = 0;
+#pragma omp simd reduction(max : best) reduction(| : odd)
+    for (int64_t i = 0; i < n; i++) {
+        best = x[i] > best ? x[i] : best;
+        odd |= x[i] != x[i];
+    }
+    return odd ? NAN : best;
 }
 
 double REAL_FN(exp_weights)(float *restrict weights, const float *restrict x, int64_t n,
@@ -20,8 +19,7 @@ double REAL_FN(exp_weights)(float *restrict weights, const float *restrict x, in
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
-        const float weight = exp_real((x[i] - top) * factor);
-        weights[i] = x[i] >= -INFINITY ? weight : 0; /* NaN is not */
+        weights[i] = exp_real((x[i] - top) * factor);
         sum += (double)weights[i];
     }
     return sum;

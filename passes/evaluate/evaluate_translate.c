@@ -104,6 +104,11 @@ static int compare_lengths(const void *a, const void *b, void *self) {
 static Status compare(TranslationRun *t, int64_t sample, const Translation *translation,
                       Diag *diag) {
     const Batches *data = t->e->data;
+    if (translation->odd)
+        return step_fail(t->e->ctx, diag,
+                         "sample %lld: expected finite logits, found others at token "
+                         "%lld of the translation",
+                         (long long)sample, (long long)translation->odd);
     t->text.length = 0;
     text_bytes(&t->text, "", 1);
     t->text.length = 0;

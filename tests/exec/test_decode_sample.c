@@ -60,18 +60,40 @@ static void check_draws(const Sampling *sampling, const double *weights) {
 static void test_greedy(void **state) {
     (void)state;
     const Sampling greedy = {.top_p = 1};
-    const float equal[] = {-1, 3, 2, 3, NAN, 3};
+    const float equal[] = {-1, 3, 2, 3, -INFINITY, 3};
     assert_int_equal(draw(&greedy, equal, 6, 0), 1);
-    const float first[] = {NAN, -INFINITY, -2};
+    const float first[] = {-INFINITY, -INFINITY, -2};
     assert_int_equal(draw(&greedy, first, 3, 5), 2);
-    const float none[] = {NAN, NAN};
-    const Sampling warm = {.temperature = 1, .top_p = 1};
-    assert_int_equal(draw(&greedy, none, 2, 0), 0);
-    assert_int_equal(draw(&warm, none, 2, 0), 0);
-    const float one[] = {0, INFINITY, 0};
-    assert_int_equal(draw(&warm, one, 3, 0), 1);
     const Sampling k1 = {.temperature = 1, .top_k = 1, .top_p = 1, .seed = 4};
     for (int i = 0; i < 20; i++) assert_int_equal(draw(&k1, equal, 6, i), 1);
+}
+
+/* Logits of which one is NaN, wherever it stands, or the largest not finite give no
+ * token, whatever the options; -inf beside others is impossible and no more. */
+static void test_not_finite(void **state) {
+    (void)state;
+    enum { MANY = 37 }; /* two rows of lanes and some */
+    const Sampling all[] = {{.top_p = 1},
+                            {.temperature = 1, .top_p = 1},
+                            {.temperature = 1, .top_k = 1, .top_p = 1},
+                            {.temperature = 1, .top_k = 3, .top_p = 1},
+                            {.temperature = 1, .top_p = 0.5},
+                            {.temperature = 1, .top_p = 1, .min_p = 0.5},
+                            {.top_p = 1, .repetition_penalty = 2}};
+    for (size_t s = 0; s < sizeof all / sizeof *all; s++) {
+        float logits[MANY] = {0};
+        for (int i = 0; i < MANY; i++) {
+            logits[i] = NAN;
+            assert_int_equal(draw(&all[s], logits, MANY, 0), -1);
+            logits[i] = INFINITY;
+            assert_int_equal(draw(&all[s], logits, MANY, 0), -1);
+            logits[i] = 0;
+        }
+        for (int i = 0; i < MANY; i++) logits[i] = -INFINITY;
+        assert_int_equal(draw(&all[s], logits, MANY, 0), -1);
+        logits[17] = -2;
+        assert_int_equal(draw(&all[s], logits, MANY, 0), 17);
+    }
 }
 
 static void test_frequencies(void **state) {
@@ -213,11 +235,11 @@ static void test_large(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),          cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_top_k),           cmocka_unit_test(test_top_p),
-        cmocka_unit_test(test_large),           cmocka_unit_test(test_repeatable),
-        cmocka_unit_test(test_min_p),           cmocka_unit_test(test_penalty),
-        cmocka_unit_test(test_log_probability),
+        cmocka_unit_test(test_greedy),      cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_frequencies), cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_top_p),       cmocka_unit_test(test_large),
+        cmocka_unit_test(test_repeatable),  cmocka_unit_test(test_min_p),
+        cmocka_unit_test(test_penalty),     cmocka_unit_test(test_log_probability),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,8 @@
 #include "exec/ops.h"
 #include "tests/exec/decode_fixture.h"
 
+#include <float.h>
+
 enum { END = 1, START = 0, FIRST = 4, MOST = 7, S = 6, WORD_COUNT = 11 };
 
 static const int32_t SOURCE[3][S] = {
@@ -457,6 +459,75 @@ static void test_threads_used(void **state) {
     diag_destroy(diag);
 }
 
+/* ---- logits that are not finite ---- */
+
+/* Makes a row of a weight as large as there are numbers. */
+static void overflow_row(const Model *model, const char *name, int64_t row) {
+    Diag *diag = diag_create();
+    Storage *storage = graph_storage(model->graph, name);
+    void *data;
+    assert_non_null(storage);
+    const int64_t width = storage->tensor.dim[1];
+    assert_ok(tensor_writable(&storage->tensor, &data, diag), diag);
+    for (int64_t i = 0; i < width; i++) ((float *)data)[row * width + i] = FLT_MAX;
+    diag_destroy(diag);
+}
+
+/* Only the last sentence has a word that overflows: it has no translation, those beside
+ * it are what they were, at any number of threads. */
+static void test_one_not_finite(void **state) {
+    (void)state;
+    enum { MODEL = 1, ODD = 2, WORD = 3 };
+    const Search searches[] = {search_of(SEARCH_BEAM, 1, 1, true),
+                               search_of(SEARCH_BEAM, 3, 1, false),
+                               search_of(SEARCH_LOOKAHEAD, 3, 0, false)};
+    Diag *diag = diag_create();
+    Model *sound = model_open(MODEL), *model = model_open(MODEL);
+    overflow_row(model, "model.encoder.embed_tokens.weight", WORD);
+    for (int k = 0; k < 3; k++)
+        for (int threads = 1; threads < 4; threads++) {
+            Result want, got;
+            translate_all(&want, sound, &searches[k], MOST);
+            assert_ok(translate(&got, model, &searches[k], 0, 3, threads, MOST, 3, diag),
+                      diag);
+            assert_int_equal(got.all[ODD].odd, 1);
+            assert_int_equal(got.all[ODD].length, 0);
+            for (int i = 0; i < ODD; i++) {
+                assert_int_equal(got.all[i].odd, 0);
+                assert_int_equal(got.all[i].length, want.all[i].length);
+                assert_memory_equal(got.tokens[i], want.tokens[i],
+                                    (size_t)got.all[i].length * sizeof(int32_t));
+            }
+        }
+    model_destroy(model);
+    model_destroy(sound);
+    diag_destroy(diag);
+}
+
+/* The third position overflows: what has not ended before has no third token, whose
+ * logits lookahead sees one token earlier. */
+static void test_third_not_finite(void **state) {
+    (void)state;
+    enum { MODEL = 3, THIRD = 2 };
+    const Search searches[] = {search_of(SEARCH_BEAM, 1, 1, true),
+                               search_of(SEARCH_BEAM, 4, 1, false),
+                               search_of(SEARCH_LOOKAHEAD, 4, 0, false)};
+    Model *model = model_open(MODEL);
+    overflow_row(model, "model.decoder.embed_positions.weight", THIRD + 2);
+    for (int k = 0; k < 3; k++) {
+        int odd = 0;
+        Result got;
+        translate_all(&got, model, &searches[k], MOST);
+        for (int i = 0; i < 3; i++) {
+            assert_true(got.all[i].odd == THIRD + 1 ||
+                        (got.all[i].odd == 0 && got.all[i].ended));
+            odd += got.all[i].odd > 0;
+        }
+        assert_true(odd > 0);
+    }
+    model_destroy(model);
+}
+
 static void test_vocabulary(void **state) {
     (void)state;
     Model *model = model_open(0);
@@ -508,12 +579,13 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),       cmocka_unit_test(test_beam),
-        cmocka_unit_test(test_forced),       cmocka_unit_test(test_lookahead),
-        cmocka_unit_test(test_exhaustive),   cmocka_unit_test(test_differ),
-        cmocka_unit_test(test_together),     cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_threads_used), cmocka_unit_test(test_vocabulary),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_greedy),           cmocka_unit_test(test_beam),
+        cmocka_unit_test(test_forced),           cmocka_unit_test(test_lookahead),
+        cmocka_unit_test(test_exhaustive),       cmocka_unit_test(test_differ),
+        cmocka_unit_test(test_together),         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_threads_used),     cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_refused),          cmocka_unit_test(test_one_not_finite),
+        cmocka_unit_test(test_third_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

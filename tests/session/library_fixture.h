@@ -2,10 +2,11 @@
 #ifndef COMPRESS_TESTS_SESSION_LIBRARY_FIXTURE_H
 #define COMPRESS_TESTS_SESSION_LIBRARY_FIXTURE_H
 
-#include "session/compress.h"
+#include "session/library.h"
 #include "tests/support/check.h"
 #include "tests/support/thread_sanitized.h"
 
+#include <float.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -30,6 +31,18 @@ static inline void use_open(Use *use) {
 static inline void use_close(Use *use) {
     compress_free_model(use->model);
     compress_close(use->context);
+}
+
+/* Makes what a layer's feed-forward network gives overflow, and so the logits. */
+static inline void overflow_layer(CompressModel *model, const char *stack, int layer) {
+    Diag *diag = diag_create();
+    Node *linear = graph_find(model->model->graph, stack, layer, ROLE_FFN_OUT);
+    void *data;
+    assert_non_null(linear);
+    Tensor *tensor = &linear->in[1]->storage->tensor;
+    assert_ok(tensor_writable(tensor, &data, diag), diag);
+    for (int64_t i = 0; i < tensor_count(tensor); i++) ((float *)data)[i] = FLT_MAX;
+    diag_destroy(diag);
 }
 
 static inline int64_t value_count(const CompressTensor *tensor) {

@@ -322,6 +322,42 @@ static void test_writer(void **state) {
     compress_close(context);
 }
 
+/* Without logits to draw from there is no text, however it is drawn. */
+static void test_not_finite(void **state) {
+    static const char *const OPTIONS[] = {"{" WORDS ", max_tokens: 9}",
+                                          "{" WORDS ", temperature: 1, max_tokens: 9}",
+                                          "{" WORDS ", top_k: 3, temperature: 1, "
+                                          "max_tokens: 9}"};
+    static const char SAID[] = "error: expected finite logits, found others at token 1 ";
+    CompressContext *context;
+    CompressModel *model;
+    CompressWriter *writer;
+    char *text;
+    (void)state;
+    assert_int_equal(compress_open(&context, 2), COMPRESS_OK);
+    assert_int_equal(compress_load(context, LLAMA, &model), COMPRESS_OK);
+    overflow_layer(model, "decoder", 1);
+    const Use use = {context, model};
+    for (size_t i = 0; i < sizeof OPTIONS / sizeof *OPTIONS; i++) {
+        assert_int_equal(compress_generate(context, model, "king", OPTIONS[i], &text),
+                         COMPRESS_MODEL);
+        assert_null(text);
+        assert_said(&use, SAID);
+        assert_said(&use, "of 9");
+    }
+    assert_int_equal(
+        compress_prepare_writer(context, model, "{" WORDS ", context: 99}", &writer),
+        COMPRESS_OK);
+    for (int turn = 0; turn < 2; turn++) { /* again, of what it has read */
+        assert_int_equal(compress_write(context, writer, "king", NULL, NULL, NULL, &text),
+                         COMPRESS_MODEL);
+        assert_null(text);
+        assert_said(&use, SAID);
+    }
+    compress_free_writer(writer);
+    use_close(&(Use){context, model});
+}
+
 /* Messages name the keys of the options, not flags of the program. */
 static void test_generate_keys(void **state) {
     CompressContext *context;
@@ -435,6 +471,7 @@ int main(void) {
         cmocka_unit_test(test_generate),      cmocka_unit_test(test_writer),
         cmocka_unit_test(test_generate_keys), cmocka_unit_test(test_generate_refuses),
         cmocka_unit_test(test_fork_ready),    cmocka_unit_test(test_no_writer),
+        cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,6 +239,28 @@ static void test_refused(void **state) {
     ready_close(&ready);
 }
 
+/* Without logits to search there is no translation, greedy or not. */
+static void test_not_finite(void **state) {
+    static const char *const OPTIONS[] = {"{" LANGUAGES ", beam: 1}", "{" LANGUAGES "}"};
+    static const char *const TEXT[] = {"Где ты?", "Том спит."};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        Ready ready;
+        CompressTranslator *translator;
+        ready_open(&ready, OPTIONS[i]);
+        overflow_layer(ready.model, "decoder", 1);
+        assert_int_equal(compress_prepare_translator(ready.context, ready.model,
+                                                     OPTIONS[i], &translator),
+                         COMPRESS_OK);
+        compress_free_translator(ready.translator);
+        ready.translator = translator;
+        assert_refused(&ready, TEXT, 2, COMPRESS_MODEL,
+                       "texts[0]: error: expected finite logits, found others at token 1 "
+                       "of the translation");
+        ready_close(&ready);
+    }
+}
+
 static void test_not_made(void **state) {
     static const struct {
         const char *model, *options;
@@ -274,6 +296,7 @@ int main(void) {
         cmocka_unit_test(test_model_changed), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_fork),          cmocka_unit_test(test_cancelled),
         cmocka_unit_test(test_refused),       cmocka_unit_test(test_not_made),
+        cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
