@@ -207,10 +207,13 @@ static const Tensor *result_of(const Side *side, const char *name) {
     return NULL;
 }
 
+/* -1 in a row with a NaN, which has no largest number. */
 static int64_t largest_index(const float *row, int64_t width) {
     int64_t best = 0;
-    for (int64_t i = 1; i < width; i++)
+    for (int64_t i = 0; i < width; i++) {
+        if (isnan(row[i])) return -1;
         if (row[i] > row[best]) best = i;
+    }
     return best;
 }
 
@@ -252,7 +255,8 @@ static void compare_values(OutputPair *pair, const Tensor *a, const Tensor *b,
     for (int64_t row = 0; row < rows; row++, x += width, y += width) {
         if (mask && !mask[row]) continue;
         compare_row(pair, x, y, width, &squares, &error);
-        same += largest_index(x, width) == largest_index(y, width);
+        const int64_t largest = largest_index(x, width);
+        same += largest >= 0 && largest == largest_index(y, width);
         counted++;
     }
     pair->relative = error == 0 ? 0 : sqrt(error) / sqrt(squares);

@@ -20,9 +20,9 @@ typedef struct OutputPair {
     const char *reason; /* why it could not be compared; NULL = it was: */
     double relative;    /* |a - b| / |a| over all samples (Frobenius) */
     double largest;     /* largest absolute difference */
-    double
-        agreement; /* of logits: share of rows whose largest one is the same; else -1 */
-    bool differs;  /* relative above the tolerance; or only one model has it */
+    double agreement;   /* of logits: share of rows whose largest one is the same, where
+                           NaN leaves none; else -1 */
+    bool differs;       /* relative above the tolerance; or only one model has it */
 } OutputPair;
 
 typedef struct OutputComparison {

@@ -103,6 +103,24 @@ static void test_errors(void **state) {
     bench_close(&bench);
 }
 
+/* Rows with a NaN have no largest logit: they do not agree, even where both have one. */
+static void test_nan(void **state) {
+    (void)state;
+    Bench bench = bench_open();
+    multiply(&bench, "classifier.bias", NAN);
+    bench_compare(&bench, 0);
+    assert_true(output_of(&bench, "logits")->agreement == 0);
+    assert_true(isnan(output_of(&bench, "logits")->relative));
+    assert_true(bench.it.outputs_differ);
+    model_destroy(bench.models[0]);
+    bench.models[0] = model_copy(bench.models[1]);
+    bench_compare(&bench, 0);
+    assert_true(output_of(&bench, "logits")->agreement == 0);
+    assert_true(output_of(&bench, "logits")->relative == 0);
+    assert_false(bench.it.outputs_differ);
+    bench_close(&bench);
+}
+
 /* Cuts feed-forward units of a layer of the second model and forgets which. */
 static void cut_units(Bench *bench, int layer, const int64_t *keep, int64_t count) {
     static const struct {
@@ -245,9 +263,9 @@ static void test_padding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors),    cmocka_unit_test(test_units),
-        cmocka_unit_test(test_strangers), cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_nan),    cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_units),  cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_shared), cmocka_unit_test(test_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
