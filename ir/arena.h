@@ -2,7 +2,8 @@
  *
  * Metadata is small, so running out of memory here ends the program with one message and
  * the exit code of STATUS_MEMORY (outputs are renamed into place last, so nothing is
- * lost). Weights and activations never live in an arena: see ir/tensor.h. */
+ * lost). Weights and activations never live in an arena: see ir/tensor.h; for arrays
+ * whose size a user or a file determines, ir/memory_array.h. */
 #ifndef COMPRESS_IR_ARENA_H
 #define COMPRESS_IR_ARENA_H
 

@@ -2,6 +2,7 @@
 #include "ir/storage.h"
 
 #include "ir/graph_unchecked.h"
+#include "ir/memory_array.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,34 @@ const Tensor *storage_tensor(const Storage *storage) {
 
 bool storage_has_data(const Storage *storage) {
     return storage->tensor.buf != NULL;
+}
+
+/* Values of a matrix by columns. */
+static Status read_turned(double *out, const Tensor *matrix, const char *name,
+                          Diag *diag) {
+    const int64_t rows = matrix->dim[0], columns = matrix->dim[1];
+    double *row;
+    TRY(MEMORY_ARRAY(&row, (size_t)columns, name, diag));
+    for (int64_t r = 0; r < rows; r++) {
+        tensor_read_f64(matrix, r * columns, columns, row);
+        for (int64_t c = 0; c < columns; c++) out[c * rows + r] = row[c];
+    }
+    free(row);
+    return STATUS_OK;
+}
+
+Status storage_read_f64(double **out, const Storage *storage, bool turned, Diag *diag) {
+    const Tensor *tensor = &storage->tensor;
+    const int64_t count = tensor_count(tensor);
+    Status status = MEMORY_ARRAY(out, (size_t)count, storage->name, diag);
+    if (status == STATUS_OK && turned)
+        status = read_turned(*out, tensor, storage->name, diag);
+    else if (status == STATUS_OK)
+        tensor_read_f64(tensor, 0, count, *out);
+    if (status == STATUS_OK) return STATUS_OK;
+    free(*out);
+    *out = NULL;
+    return status;
 }
 
 const Gaussian *storage_gaussian(const Storage *storage) {

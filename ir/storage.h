@@ -35,6 +35,10 @@ const Tensor *storage_tensor(const Storage *storage);
 /* Whether it has values; without them a model is planned, or they are drawn later. */
 bool storage_has_data(const Storage *storage);
 
+/* All values in double, of a matrix its transpose where `turned`; to be freed. Fails with
+ * STATUS_MEMORY. */
+Status storage_read_f64(double **out, const Storage *storage, bool turned, Diag *diag);
+
 /* What is known of the values, NULL = nothing; borrowed until the storage is edited. */
 const Gaussian *storage_gaussian(const Storage *storage);
 

@@ -10,6 +10,7 @@
 #include "io/files/file.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/unicode.h"
+#include "ir/memory_array.h"
 #include "ir/model_parts.h"
 #include "ir/rewrite.h"
 #include "passes/evaluate/evaluate_tally.h"
@@ -188,8 +189,9 @@ static Status add_samples(void *self, const Fetch *what, const float *const *val
     const int32_t *labels = columns[part->labels];
     const int64_t each = row_count(m, part->data, what->tokens), count = what->n * each;
     if (count > m->capacity) {
+        free(m->scores);
+        TRY(MEMORY_ARRAY(&m->scores, (size_t)count, "the scores of tokens", diag));
         m->capacity = count;
-        m->scores = memory_grow(m->scores, (size_t)count, sizeof *m->scores);
     }
     tally_score(m->scores, values[0], labels, count, m->tally.classes,
                 m->options->threads);

@@ -7,6 +7,7 @@
 #include "io/files/path.h"
 #include "io/formats/model_vocabulary.h"
 #include "io/tokenizers/tokenizer.h"
+#include "ir/memory_array.h"
 #include "ir/model_parts.h"
 
 #include <stdlib.h>
@@ -225,6 +226,21 @@ static Status decode_text(const TextTranslator *t, TranslatedText *out,
     return status;
 }
 
+/* Says what was made of texts, but where one has no logits to search. */
+static Status decode_texts(const TextTranslator *t, TranslatedText *out,
+                           const Translation *made, const Line *texts, int64_t count,
+                           Arena *arena, Diag *diag) {
+    for (int64_t i = 0; i < count; i++) {
+        if (made[i].odd)
+            return diag_fail(diag, STATUS_MODEL, texts[i].at, NULL,
+                             "expected finite logits, found others at token %lld of the "
+                             "translation",
+                             (long long)made[i].odd);
+        TRY(decode_text(t, &out[i], &made[i], texts[i].at, arena, diag));
+    }
+    return STATUS_OK;
+}
+
 void translated_text_tell(Tree *map, const TranslatedText *made, Arena *arena) {
     tree_put_string(arena, map, "text", made->text);
     tree_put_int(arena, map, "tokens", made->made);
@@ -235,20 +251,20 @@ void translated_text_tell(Tree *map, const TranslatedText *made, Arena *arena) {
 Status text_translator_run(TextTranslator *t, TranslatedText *out, const Line *texts,
                            int64_t count, Arena *arena, Diag *diag) {
     Sentences sentences;
+    int32_t *tokens;
+    const int64_t most = t->options.max_tokens;
     int64_t *lengths = ARENA_ARRAY(arena, int64_t, (size_t)count);
     Translation *made = ARENA_ARRAY(arena, Translation, (size_t)count);
     TRY(encode_texts(t, &sentences, lengths, texts, count, arena, diag));
-    for (int64_t i = 0; i < count; i++)
-        made[i].tokens = ARENA_ARRAY(arena, int32_t, (size_t)t->options.max_tokens);
-    TRY(translator_run(t->translator, &sentences, &t->search, made, diag));
+    TRY(memory_array(&tokens, (size_t)most, (size_t)count * sizeof *tokens,
+                     "translations", diag));
     for (int64_t i = 0; i < count; i++) {
-        if (made[i].odd)
-            return diag_fail(diag, STATUS_MODEL, texts[i].at, NULL,
-                             "expected finite logits, found others at token %lld of the "
-                             "translation",
-                             (long long)made[i].odd);
-        TRY(decode_text(t, &out[i], &made[i], texts[i].at, arena, diag));
+        made[i].tokens = tokens + i * most;
         out[i].read = lengths[i];
     }
-    return STATUS_OK;
+    Status status = translator_run(t->translator, &sentences, &t->search, made, diag);
+    if (status == STATUS_OK)
+        status = decode_texts(t, out, made, texts, count, arena, diag);
+    free(tokens);
+    return status;
 }

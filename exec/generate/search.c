@@ -7,6 +7,7 @@
 
 #include "exec/loops/loops.h"
 #include "ir/arena.h"
+#include "ir/memory_array.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -347,7 +348,8 @@ static void open_sentence(Searching *s, int64_t i, Translation *out) {
     out->odd = 0;
 }
 
-void search_translations(Hypotheses *h, const Search *search, Translation *out) {
+Status search_translations(Hypotheses *h, const Search *search, Translation *out,
+                           Diag *diag) {
     Searching s = {.h = h,
                    .search = search,
                    .count = hypotheses_sentences(h),
@@ -355,7 +357,8 @@ void search_translations(Hypotheses *h, const Search *search, Translation *out) 
                    .most = seq2seq_options(hypotheses_model(h))->max_length,
                    .slots = seq2seq_options(hypotheses_model(h))->slots};
     const size_t hypotheses = (size_t)(s.count * 2 * search->beam);
-    s.tokens = memory_alloc(hypotheses * (size_t)s.most, sizeof *s.tokens);
+    TRY(memory_array(&s.tokens, (size_t)s.most, hypotheses * sizeof *s.tokens,
+                     "hypotheses of translations", diag));
     s.taken = memory_alloc((size_t)search->beam, sizeof *s.taken);
     s.sentences = memory_alloc((size_t)s.count, sizeof *s.sentences);
     for (int64_t i = 0; i < s.count; i++) open_sentence(&s, i, &out[i]);
@@ -376,4 +379,5 @@ void search_translations(Hypotheses *h, const Search *search, Translation *out) 
     free(s.sentences);
     free(s.taken);
     free(s.tokens);
+    return STATUS_OK;
 }

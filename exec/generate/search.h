@@ -37,7 +37,9 @@ typedef struct Translation {
 } Translation;
 
 /* Searches for the translations out[0 .. sentences) of sentences that hypotheses_start
- * began with. The search's vocabulary is set, its beam no more than the slots. */
-void search_translations(Hypotheses *h, const Search *search, Translation *out);
+ * began with. The search's vocabulary is set, its beam no more than the slots. Fails with
+ * STATUS_MEMORY. */
+Status search_translations(Hypotheses *h, const Search *search, Translation *out,
+                           Diag *diag);
 
 #endif

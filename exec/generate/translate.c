@@ -132,8 +132,7 @@ static Status run_part(void *self, int64_t part, int lane, Diag *diag) {
                             .count = all->count * (part + 1) / run->parts - first,
                             .tokens = all->tokens};
     TRY(hypotheses_start(h, &mine, run->threads, diag));
-    search_translations(h, &run->search, run->out + first);
-    return STATUS_OK;
+    return search_translations(h, &run->search, run->out + first, diag);
 }
 
 Status translator_run(Translator *t, const Sentences *sentences, const Search *search,

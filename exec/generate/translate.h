@@ -41,7 +41,8 @@ int64_t translator_vocabulary(const Translator *translator);
 int translator_threads(const Translator *translator, int64_t sentences);
 
 /* Translates; out[i].tokens is the caller's. Fails with STATUS_MODEL for an id without a
- * row or search options outside what the translator was made for. One call at a time. */
+ * row or search options outside what the translator was made for, with STATUS_MEMORY
+ * where there is none for the hypotheses. One call at a time. */
 Status translator_run(Translator *translator, const Sentences *sentences,
                       const Search *search, Translation *out, Diag *diag);
 

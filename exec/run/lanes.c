@@ -4,6 +4,7 @@
 #include "exec/run/parallel.h"
 #include "exec/run/ranks.h"
 #include "ir/arena.h"
+#include "ir/memory_array.h"
 
 #include <limits.h>
 #include <math.h>
@@ -242,9 +243,11 @@ static Status exchange(Shared *shared, const Text *own, Diag *diag) {
         if (r < ranks_number()) before += parts[r];
         total += parts[r];
     }
-    shared->packed = memory_alloc(total + 1, 1);
-    if (own->length) memcpy(shared->packed + before, own->data, own->length);
-    const Status status = ranks_gather_parts(shared->packed, parts, diag);
+    Status status = MEMORY_ARRAY(&shared->packed, total, "what ranks exchange", diag);
+    if (status == STATUS_OK && own->length)
+        memcpy(shared->packed + before, own->data, own->length);
+    status = status == STATUS_OK ? ranks_gather_parts(shared->packed, parts, diag)
+                                 : ranks_agree(status, diag);
     free(parts);
     return status;
 }

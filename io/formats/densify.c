@@ -2,6 +2,7 @@
 #include "io/formats/densify.h"
 
 #include "ir/half.h"
+#include "ir/memory_array.h"
 #include "ir/rewrite.h"
 #include "ir/storage.h"
 
@@ -63,36 +64,16 @@ static void store_row(void *data, DType dtype, int64_t at, const double *row,
     }
 }
 
-/* Values of a matrix in double, transposed where asked; to be freed. */
-static double *read_matrix(const Tensor *matrix, bool transposed) {
-    const int64_t rows = matrix->dim[0], columns = matrix->dim[1];
-    double *values = memory_alloc((size_t)(rows * columns) + 1, sizeof *values);
-    double *row = memory_alloc((size_t)columns + 1, sizeof *row);
-    for (int64_t r = 0; r < rows; r++) {
-        tensor_read_f64(matrix, r * columns, columns, row);
-        for (int64_t c = 0; c < columns; c++)
-            values[transposed ? c * rows + r : r * columns + c] = row[c];
-    }
-    free(row);
-    return values;
-}
-
-/* left [rows, r] times right [r, width], or the transpose of right [width, r], in the
- * type of `like`, row by row. */
-static Status multiply(Tensor *out, const Tensor *left, const Tensor *right,
-                       bool transposed, const Storage *like, Diag *diag) {
-    const int64_t rows = left->dim[0], rank = left->dim[1];
-    const int64_t width = right->dim[!transposed];
-    const DType stored = storage_tensor(like)->dtype;
-    const DType dtype = stored == DTYPE_F16 || stored == DTYPE_BF16 ? stored : DTYPE_F32;
-    void *data;
-    TRY(storage_blank(out, &data, like, dtype, 2, (int64_t[]){rows, width}, diag));
-    if (!data) return STATUS_OK;
-    double *factor = memory_alloc((size_t)rank + 1, sizeof *factor);
-    double *sum = memory_alloc((size_t)width + 1, sizeof *sum);
-    double *inner = read_matrix(right, transposed); /* a row is contiguous then */
-    for (int64_t r = 0; r < rows; r++) {
-        tensor_read_f64(left, r * rank, rank, factor);
+/* left [rows, r] times inner [r, width], row by row, as elements of `dtype`. */
+static Status multiply_rows(void *data, DType dtype, const Storage *left,
+                            const double *inner, int64_t width, Diag *diag) {
+    const int64_t *dim = storage_tensor(left)->dim;
+    const int64_t rows = dim[0], rank = dim[1];
+    double *factor = NULL, *sum = NULL;
+    Status status = MEMORY_ARRAY(&factor, (size_t)rank, left->name, diag);
+    if (status == STATUS_OK) status = MEMORY_ARRAY(&sum, (size_t)width, left->name, diag);
+    for (int64_t r = 0; r < rows && status == STATUS_OK; r++) {
+        tensor_read_f64(storage_tensor(left), r * rank, rank, factor);
         memset(sum, 0, (size_t)width * sizeof *sum);
         for (int64_t k = 0; k < rank; k++)
             for (int64_t c = 0; c < width; c++)
@@ -101,8 +82,27 @@ static Status multiply(Tensor *out, const Tensor *left, const Tensor *right,
     }
     free(factor);
     free(sum);
+    return status;
+}
+
+/* left [rows, r] times right [r, width], or the transpose of right [width, r], in the
+ * type of `like`. */
+static Status multiply(Tensor *out, const Storage *left, const Storage *right,
+                       bool transposed, const Storage *like, Diag *diag) {
+    const int64_t rows = storage_tensor(left)->dim[0];
+    const int64_t width = storage_tensor(right)->dim[!transposed];
+    const DType stored = storage_tensor(like)->dtype;
+    const DType dtype = stored == DTYPE_F16 || stored == DTYPE_BF16 ? stored : DTYPE_F32;
+    void *data;
+    double *inner; /* a row is contiguous */
+    TRY(storage_blank(out, &data, like, dtype, 2, (int64_t[]){rows, width}, diag));
+    if (!data) return STATUS_OK;
+    Status status = storage_read_f64(&inner, right, transposed, diag);
+    if (status == STATUS_OK)
+        status = multiply_rows(data, dtype, left, inner, width, diag);
     free(inner);
-    return STATUS_OK;
+    if (status != STATUS_OK) tensor_release(out);
+    return status;
 }
 
 /* ---- the graph ---- */
@@ -110,8 +110,7 @@ static Status multiply(Tensor *out, const Tensor *left, const Tensor *right,
 /* Puts the dense table in place of W1 and takes the products with W2 out. */
 static Status unfactor(Graph *graph, Node *table, const Node *second, Diag *diag) {
     Tensor dense;
-    TRY(multiply(&dense, storage_tensor(table->storage), storage_tensor(second->storage),
-                 true, table->storage, diag));
+    TRY(multiply(&dense, table->storage, second->storage, true, table->storage, diag));
     TRY(storage_replace(graph, table, STORAGE_ALL_USERS, dense, 1, diag));
     for (Node *node = graph->first; node; node = node->next) {
         if (node->in_count < 2 || node->in[1] != table) continue;
@@ -158,8 +157,7 @@ static Status unfactor_linear(Graph *graph, Node *weight, const Node *outer, Dia
     for (const Node *node = graph->first; node; node = node->next)
         if (node->in_count > 1 && node->in[1] == weight)
             turned = node_flag(node, "transposed");
-    const Tensor *second = storage_tensor(weight->storage);
-    const Tensor *first = storage_tensor(outer->storage);
+    const Storage *second = weight->storage, *first = outer->storage;
     TRY(multiply(&dense, turned ? first : second, turned ? second : first, false,
                  weight->storage, diag));
     TRY(storage_join(graph, weight, STORAGE_ALL_USERS, turned ? 0 : 1, outer, dense,

@@ -9,6 +9,7 @@
 
 #include "exec/linalg/cka.h"
 #include "exec/run/gradients.h"
+#include "ir/memory_array.h"
 #include "ir/rewrite.h"
 
 #include <math.h>
@@ -124,7 +125,8 @@ static Status collect(Features *f, PassContext *ctx, Model *model, const Batches
                           diag, NULL);
         if (status != STATUS_OK) break;
         f->width[l] = means[l]->type.dim[1];
-        f->layer[l] = memory_alloc((size_t)(f->samples * f->width[l]), sizeof(float));
+        status = memory_array(&f->layer[l], (size_t)f->samples,
+                              (size_t)f->width[l] * sizeof(float), "features", diag);
     }
     if (status == STATUS_OK)
         status = forward_batches(graph, means, f->layers, data, f->samples,
@@ -134,16 +136,19 @@ static Status collect(Features *f, PassContext *ctx, Model *model, const Batches
     return status;
 }
 
-static void record_cka(PassContext *ctx, const Features *ours, const Features *theirs) {
+static Status record_cka(PassContext *ctx, const Features *ours, const Features *theirs,
+                         Diag *diag) {
     Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     for (int l = 0; l < ours->layers && theirs->layers > 0; l++) {
         const int t = (l + 1) * theirs->layers / ours->layers - 1;
         const int at = t < 0 ? 0 : t;
-        tree_add_real(ctx->arena, list,
-                      linear_cka(ours->layer[l], ours->width[l], theirs->layer[at],
-                                 theirs->width[at], ours->samples));
+        double cka;
+        TRY(linear_cka(&cka, ours->layer[l], ours->width[l], theirs->layer[at],
+                       theirs->width[at], ours->samples, diag));
+        tree_add_real(ctx->arena, list, cka);
     }
     tree_append(ctx->arena, ctx->record, "cka", LOC_NONE, list);
+    return STATUS_OK;
 }
 
 static Status compare_layers(PassContext *ctx, Model *model, Model *teacher,
@@ -153,7 +158,7 @@ static Status compare_layers(PassContext *ctx, Model *model, Model *teacher,
     Status status = collect(&ours, ctx, model, data, options, arena, diag);
     if (status == STATUS_OK)
         status = collect(&theirs, ctx, teacher, data, options, arena, diag);
-    if (status == STATUS_OK) record_cka(ctx, &ours, &theirs);
+    if (status == STATUS_OK) status = record_cka(ctx, &ours, &theirs, diag);
     features_free(&ours);
     features_free(&theirs);
     arena_destroy(arena);
@@ -202,8 +207,10 @@ static Status add_loss(Node **loss, PassContext *ctx, Graph *graph, Diag *diag) 
 static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batches *data,
                         const D *options, Diag *diag) {
     Params *params = NULL;
+    float *gradient;
     TRY(params_create(&params, graph, PRECISION_F32, false, diag));
-    float *gradient = memory_alloc((size_t)params_gradient_count(params), sizeof(float));
+    Status status = MEMORY_ARRAY(&gradient, (size_t)params_gradient_count(params),
+                                 "the gradient of all weights", diag);
     const GradientRun run = {.graph = graph,
                              .loss = loss,
                              .params = params,
@@ -212,7 +219,7 @@ static Status run_norms(PassContext *ctx, Graph *graph, Node *loss, const Batche
                              .batch_size = options->batch_size,
                              .threads = ctx->threads,
                              .watch = ctx->watch};
-    Status status = mean_gradient(&run, gradient, diag);
+    if (status == STATUS_OK) status = mean_gradient(&run, gradient, diag);
     Tree *list = tree_new(ctx->arena, TREE_LIST, LOC_NONE);
     const int layers = graph_layer_count(graph, graph_main_stack(graph));
     for (int l = 0; l < layers && status == STATUS_OK; l++) {

@@ -4,6 +4,7 @@
 
 #include "exec/generate/translate.h"
 #include "exec/run/ticker.h"
+#include "ir/memory_array.h"
 #include "passes/evaluate/bleu.h"
 
 #include <math.h>
@@ -230,7 +231,9 @@ static Status run_translations(TranslationRun *t, Diag *diag) {
     for (int64_t i = 0; i < t->total; i++) t->order[i] = i;
     qsort_r(t->order, (size_t)t->total, sizeof *t->order, compare_lengths, e->data);
     t->batch = e->options->batch_size < t->total ? e->options->batch_size : t->total;
-    t->tokens = memory_alloc((size_t)(t->batch * e->decode.max_length), sizeof(int32_t));
+    TRY(memory_array(&t->tokens, (size_t)t->batch,
+                     (size_t)e->decode.max_length * sizeof *t->tokens, "translations",
+                     diag));
     t->out = memory_alloc((size_t)t->batch, sizeof *t->out);
     const TranslatorOptions options = {.max_length = e->decode.max_length,
                                        .hypotheses = e->decode.beam,

@@ -9,6 +9,7 @@
 #include "passes/t2r/t2r.h"
 
 #include "exec/linalg/gemm.h"
+#include "ir/memory_array.h"
 #include "ir/rewrite.h"
 #include "passes/layers.h"
 #include "passes/linears.h"
@@ -185,15 +186,6 @@ static Status check_users(const MapMerge *m, const MergeSite *site, const Node *
 
 /* ---- merging ---- */
 
-/* All elements in double; to be freed. */
-static double *read_all(const Node *leaf) {
-    const Tensor *tensor = storage_tensor(leaf->storage);
-    const int64_t count = tensor_count(tensor);
-    double *values = memory_alloc((size_t)count, sizeof *values);
-    tensor_read_f64(tensor, 0, count, values);
-    return values;
-}
-
 /* Puts new values (NULL: a shape alone) and a new size of one axis into a leaf's storage,
  * in double precision where `like` has that. The axis has features now, unless the map
  * has no weights. All sites that read the leaf are merged alike (check_users). */
@@ -257,6 +249,12 @@ static void scale_values(double *values, int64_t count, double by) {
     for (int64_t i = 0; i < count; i++) values[i] *= by;
 }
 
+/* The values of a leaf in double, NULL where there is none; to be freed. */
+static Status read_leaf(double **out, const Node *leaf, Diag *diag) {
+    *out = NULL;
+    return leaf ? storage_read_f64(out, leaf->storage, false, diag) : STATUS_OK;
+}
+
 static Status put_weight(MapMerge *m, const MergeSite *site, Diag *diag) {
     const int axis = linear_is_turned(site->projection) ? 1 : 0;
     const int64_t rows = site->heads * site->features;
@@ -264,18 +262,21 @@ static Status put_weight(MapMerge *m, const MergeSite *site, Diag *diag) {
     const Storage *weight = site->weight->storage;
     if (!storage_has_data(weight))
         return put_values(m, site, site->weight, weight, axis, NULL, diag);
-    double *w = read_all(site->weight), *out = w;
-    if (site->map_weight) {
-        double *map = read_all(site->map_weight);
-        out = memory_alloc((size_t)(rows * columns), sizeof *out);
+    double *w, *map = NULL, *out = NULL;
+    Status status = read_leaf(&w, site->weight, diag);
+    if (status == STATUS_OK) status = read_leaf(&map, site->map_weight, diag);
+    if (status == STATUS_OK && map)
+        status = memory_array(&out, (size_t)rows, (size_t)columns * sizeof *out,
+                              weight->name, diag);
+    if (status == STATUS_OK && map)
         merge_weight(site, map, w, columns, out);
-        free(map);
-        free(w);
-    } else {
+    else if (status == STATUS_OK)
         scale_values(w, rows * columns, site->scale);
-    }
-    Status status = put_values(m, site, site->weight, weight, axis, out, diag);
+    free(map);
+    if (status == STATUS_OK)
+        status = put_values(m, site, site->weight, weight, axis, out ? out : w, diag);
     free(out);
+    free(w);
     return status;
 }
 
@@ -284,20 +285,22 @@ static Status put_bias(MapMerge *m, const MergeSite *site, Node *leaf, bool fres
     const int64_t rows = site->heads * site->features;
     const Storage *like = fresh ? site->weight->storage : leaf->storage;
     if (!storage_has_data(like)) return put_values(m, site, leaf, like, 0, NULL, diag);
-    double *b = fresh ? NULL : read_all(leaf), *out = b;
-    if (site->map_weight) {
-        double *map = read_all(site->map_weight);
-        double *add = site->map_bias ? read_all(site->map_bias) : NULL;
-        out = memory_alloc((size_t)rows, sizeof *out);
+    double *b = NULL, *map = NULL, *add = NULL, *out = NULL;
+    Status status = read_leaf(&b, fresh ? NULL : leaf, diag);
+    if (status == STATUS_OK) status = read_leaf(&map, site->map_weight, diag);
+    if (status == STATUS_OK) status = read_leaf(&add, site->map_bias, diag);
+    if (status == STATUS_OK && map)
+        status = MEMORY_ARRAY(&out, (size_t)rows, leaf->storage->name, diag);
+    if (status == STATUS_OK && map)
         merge_bias(site, map, add, b, out);
-        free(add);
-        free(map);
-        free(b);
-    } else {
+    else if (status == STATUS_OK)
         scale_values(b, rows, site->scale);
-    }
-    Status status = put_values(m, site, leaf, like, 0, out, diag);
+    free(add);
+    free(map);
+    if (status == STATUS_OK)
+        status = put_values(m, site, leaf, like, 0, out ? out : b, diag);
     free(out);
+    free(b);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* Updates of low rank beside linears, and merging them: see low_rank.h. */
 #include "passes/training/low_rank.h"
 
+#include "ir/memory_array.h"
 #include "ir/model.h"
 #include "ir/rewrite.h"
 #include "ir/storage.h"
@@ -197,25 +198,18 @@ static void merge_row(double *row, const LowRankSite *site, double scale, int64_
     }
 }
 
-static double *read_all(const Node *leaf) {
-    const int64_t count = type_count(&leaf->type);
-    double *values = memory_alloc((size_t)count, sizeof *values);
-    tensor_read_f64(storage_tensor(leaf->storage), 0, count, values);
-    return values;
-}
-
-static Status merge_site(const LowRankSite *site, double scale, Storage *into,
-                         Diag *diag) {
+/* W + s B A in `out`. */
+static Status merge_values(float *out, const LowRankSite *site, double scale,
+                           Diag *diag) {
     const Storage *weight = site->leaf->storage;
     const int64_t *dim = site->leaf->type.dim;
-    Tensor merged;
-    void *data;
-    if (!storage_has_data(site->up->storage)) return storage_to_f32(into, diag);
-    TRY(storage_blank(&merged, &data, weight, DTYPE_F32, 2, dim, diag));
-    double *down = read_all(site->down), *up = read_all(site->up);
-    double *row = memory_alloc((size_t)dim[1], sizeof *row);
-    float *out = data;
-    for (int64_t m = 0; m < dim[0]; m++) {
+    double *down = NULL, *up = NULL, *row = NULL;
+    Status status = storage_read_f64(&down, site->down->storage, false, diag);
+    if (status == STATUS_OK)
+        status = storage_read_f64(&up, site->up->storage, false, diag);
+    if (status == STATUS_OK)
+        status = MEMORY_ARRAY(&row, (size_t)dim[1], weight->name, diag);
+    for (int64_t m = 0; m < dim[0] && status == STATUS_OK; m++) {
         tensor_read_f64(storage_tensor(weight), m * dim[1], dim[1], row);
         merge_row(row, site, scale, m, down, up);
         for (int64_t k = 0; k < dim[1]; k++) out[m * dim[1] + k] = (float)row[k];
@@ -223,8 +217,22 @@ static Status merge_site(const LowRankSite *site, double scale, Storage *into,
     free(row);
     free(up);
     free(down);
-    storage_set_values(into, merged);
-    return STATUS_OK;
+    return status;
+}
+
+static Status merge_site(const LowRankSite *site, double scale, Storage *into,
+                         Diag *diag) {
+    Tensor merged;
+    void *data;
+    if (!storage_has_data(site->up->storage)) return storage_to_f32(into, diag);
+    TRY(storage_blank(&merged, &data, site->leaf->storage, DTYPE_F32, 2,
+                      site->leaf->type.dim, diag));
+    const Status status = merge_values(data, site, scale, diag);
+    if (status == STATUS_OK)
+        storage_set_values(into, merged);
+    else
+        tensor_release(&merged);
+    return status;
 }
 
 Status low_rank_merge(const LowRank *low_rank, Graph *into, Diag *diag) {

@@ -3,7 +3,9 @@
 #include "exec/generate/translate.h"
 
 #include "exec/ops.h"
+#include "ir/sanitized.h"
 #include "tests/exec/decode_fixture.h"
+#include "tests/support/thread_sanitized.h"
 
 #include <float.h>
 
@@ -528,6 +530,30 @@ static void test_third_not_finite(void **state) {
     model_destroy(model);
 }
 
+/* A recurrent model has one state at any length, so the tokens are what there is no
+ * memory for. */
+static void test_no_memory(void **state) {
+    (void)state;
+    if (SANITIZED || THREAD_SANITIZED) skip(); /* theirs ends the program */
+    Model *model = model_open(6);
+    const SearchKind kinds[] = {SEARCH_BEAM, SEARCH_LOOKAHEAD};
+    assert_ptr_equal(MODELS[6].yaml, RECURRENT);
+    for (int k = 0; k < 2; k++) {
+        Result result;
+        Diag *diag = diag_create();
+        const Search search = search_of(kinds[k], 2, 1, false);
+        assert_int_equal(
+            translate(&result, model, &search, 0, 3, 1, (int64_t)1 << 50, 2, diag),
+            STATUS_MEMORY);
+        assert_int_equal(diag_errors(diag), 1);
+        char *said = diag_text(diag);
+        assert_non_null(strstr(said, "error: hypotheses of translations: no memory for"));
+        free(said);
+        diag_destroy(diag);
+    }
+    model_destroy(model);
+}
+
 static void test_vocabulary(void **state) {
     (void)state;
     Model *model = model_open(0);
@@ -585,7 +611,7 @@ int main(void) {
         cmocka_unit_test(test_together),         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_threads_used),     cmocka_unit_test(test_vocabulary),
         cmocka_unit_test(test_refused),          cmocka_unit_test(test_one_not_finite),
-        cmocka_unit_test(test_third_not_finite),
+        cmocka_unit_test(test_third_not_finite), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

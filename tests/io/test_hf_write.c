@@ -6,6 +6,7 @@
 #include "io/files/json.h"
 #include "io/files/outfile.h"
 #include "io/files/outfolder.h"
+#include "io/formats/densify.h"
 #include "io/formats/hf_write.h"
 #include "io/formats/load.h"
 #include "io/formats/safetensors.h"
@@ -16,6 +17,7 @@
 #include "tests/io/io_test.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"
+#include "tests/support/starved.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -508,6 +510,22 @@ static void test_dense_table(void **state) {
     model_destroy(model);
 }
 
+static Status densify(void *self, Diag *diag) {
+    DenseReport report;
+    return model_densify(self, &report, diag);
+}
+
+/* The second factor has 1.6 MB in double, the table 1 MiB. */
+static void test_dense_starved(void **state) {
+    (void)state;
+    Model *model = changed("{model_type: bert, vocab_size: 256, hidden_size: 1024, "
+                           "num_hidden_layers: 1, num_attention_heads: 2, "
+                           "intermediate_size: 4, max_position_embeddings: 6}",
+                           "factor_embedding", "{rank: 200}");
+    assert_starves((size_t)2 << 20, densify, model);
+    model_destroy(model);
+}
+
 /* Weights that layers share become one for each, and the outputs stay what they are. */
 static void test_dense_layers(void **state) {
     Bench *bench = *state;
@@ -639,11 +657,12 @@ static void test_interrupted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, bench_make, bench_free)
-        TEST(test_as_it_was),    TEST(test_smaller),      TEST(test_joined),
-        TEST(test_labels),       TEST(test_assets),       TEST(test_shards),
-        TEST(test_refused),      TEST(test_refused_node), TEST(test_dense_table),
-        TEST(test_dense_layers), TEST(test_replaced),     TEST(test_measured),
-        TEST(test_interrupted),  TEST(test_pruned_heads), TEST(test_dense_linears),
+        TEST(test_as_it_was),     TEST(test_smaller),      TEST(test_joined),
+        TEST(test_labels),        TEST(test_assets),       TEST(test_shards),
+        TEST(test_refused),       TEST(test_refused_node), TEST(test_dense_table),
+        TEST(test_dense_layers),  TEST(test_replaced),     TEST(test_measured),
+        TEST(test_interrupted),   TEST(test_pruned_heads), TEST(test_dense_linears),
+        TEST(test_dense_starved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,10 @@
 #include "ir/storage.h"
 #include "ir/verify.h"
 #include "tests/ir/toy_graph.h"
+#include "tests/support/starved.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SIDE = 4, COUNT = SIDE * SIDE };
@@ -32,6 +34,43 @@ static void fill(Fixture *f, Storage *storage, double first, GaussianForm form) 
     if (form != GAUSSIAN_KRON)
         assert_ok(tensor_write_f64(&g->diagonal, 0, count, values, f->diag), f->diag);
     storage_set_gaussian(storage, g);
+}
+
+/* Reads all values of a storage. */
+static Status read_all(void *self, Diag *diag) {
+    double *values;
+    const Status status = storage_read_f64(&values, self, false, diag);
+    free(values);
+    return status;
+}
+
+static Status read_turned(void *self, Diag *diag) {
+    double *values;
+    const Status status = storage_read_f64(&values, self, true, diag);
+    free(values);
+    return status;
+}
+
+/* In order, and by columns; without memory an error. */
+static void test_read(void **state) {
+    Fixture *f = *state;
+    double *values, *turned;
+    fill(f, f->w, 3, GAUSSIAN_DIAGONAL);
+    assert_ok(storage_read_f64(&values, f->w, false, f->diag), f->diag);
+    assert_ok(storage_read_f64(&turned, f->w, true, f->diag), f->diag);
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(values[i] == 3 + i);
+        assert_true(turned[i % SIDE * SIDE + i / SIDE] == 3 + i);
+    }
+    free(values);
+    free(turned);
+    Storage large = {.name = "large"};
+    assert_ok(
+        tensor_create(&large.tensor, DTYPE_F32, 2, (const int64_t[]){256, 1024}, f->diag),
+        f->diag);
+    assert_starves(1 << 20, read_all, &large);
+    assert_starves(1 << 20, read_turned, &large);
+    tensor_release(&large.tensor);
 }
 
 static double value_at(const Tensor *tensor, int64_t i) {
@@ -372,10 +411,19 @@ static void test_share(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_refused),         TEST(test_separate),   TEST(test_shapes),
-        TEST(test_replace),         TEST(test_raise_rank), TEST(test_merge),
-        TEST(test_merge_gaussians), TEST(test_share),      TEST(test_quantised),
-        TEST(test_split),           TEST(test_turned),     TEST(test_lost),
+        TEST(test_refused),
+        TEST(test_separate),
+        TEST(test_shapes),
+        TEST(test_replace),
+        TEST(test_raise_rank),
+        TEST(test_merge),
+        TEST(test_merge_gaussians),
+        TEST(test_share),
+        TEST(test_quantised),
+        TEST(test_split),
+        TEST(test_turned),
+        TEST(test_lost),
+        TEST(test_read),
     };
     return cmocka_run_group_tests_name("editing storages", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include "tests/support/check.h"
 #include "tests/support/configured.h"
 #include "tests/support/passes.h"
+#include "tests/support/starved.h"
 
 #include <float.h>
 #include <math.h>
@@ -66,6 +67,44 @@ static void check_merged(Model *model, const TrainOptions *options, int matrices
                  bound);
     model_destroy(copy);
     model_destroy(model);
+    diag_destroy(diag);
+}
+
+/* ---- no memory ---- */
+
+typedef struct Merging {
+    LowRank low_rank;
+    Model *model;
+} Merging;
+
+static Status merge(void *self, Diag *diag) {
+    Merging *merging = self;
+    return low_rank_merge(&merging->low_rank, merging->model->graph, diag);
+}
+
+/* A merged matrix has 4 MiB, and its two factors have 8 MiB each in double. */
+static void test_starved(void **state) {
+    (void)state;
+    enum { WIDTH = 1024 };
+    const TrainOptions options = {.low_rank = WIDTH};
+    Diag *diag = diag_create();
+    Merging merging = {.model = configured_model(
+                           "{model_type: gpt2, architectures: [GPT2LMHeadModel], n_embd: "
+                           "1024, n_layer: 1, n_inner: 4, n_head: 2, vocab_size: 12, "
+                           "n_positions: 16}",
+                           1)};
+    PassContext ctx = {.ops = ops_table(),
+                       .arena = merging.model->arena,
+                       .record = tree_new(merging.model->arena, TREE_MAP, LOC_NONE)};
+    Model *copy = model_copy(merging.model);
+    assert_ok(low_rank_add(&merging.low_rank, &ctx, copy->graph, merging.model->graph,
+                           &options, diag),
+              diag);
+    const size_t mib = 1 << 20;
+    assert_starves(6 * mib, merge, &merging);  /* not for the first factor, */
+    assert_starves(13 * mib, merge, &merging); /* nor for the second one */
+    model_destroy(copy);
+    model_destroy(merging.model);
     diag_destroy(diag);
 }
 
@@ -193,6 +232,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merged),
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_starved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "tests/support/passes.h"
 #include "tests/support/reference.h"
 #include "tests/support/rounding.h"
+#include "tests/support/starved.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -519,6 +520,31 @@ static void test_merge(void **state) {
     expect_merged(ALBERT, "{feature_size: 3, share_layers: true}", "logits");
 }
 
+static Status merge(void *self, Diag *diag) {
+    Model *model = self;
+    const Pass *pass = pass_find("merge_t2r");
+    PassContext ctx = {.pass = pass,
+                       .ops = ops_table(),
+                       .arena = model->arena,
+                       .record = tree_new(model->arena, TREE_MAP, LOC_NONE)};
+    return pass->run(&ctx, model, pass->defaults, diag);
+}
+
+/* The projections have 8 MiB in double, what becomes of them 4 MiB. */
+static void test_merge_starved(void **state) {
+    (void)state;
+    Model *model = configured_model("{model_type: gpt2, architectures: "
+                                    "[GPT2LMHeadModel], n_embd: 1024, n_layer: 1, "
+                                    "n_inner: 4, n_head: 2, vocab_size: 12, "
+                                    "n_positions: 16}",
+                                    1);
+    run_pass(model, "attention_to_t2r", "{feature_size: 256}");
+    const size_t mib = 1 << 20;
+    assert_starves(4 * mib, merge, model);
+    assert_starves(11 * mib, merge, model);
+    model_destroy(model);
+}
+
 /* Merged GPT-2: projections of 8 to 2 x 3 in place of 8 to 8 and the maps. */
 static void test_merged_shapes(void **state) {
     (void)state;
@@ -577,6 +603,7 @@ int main(void) {
         cmocka_unit_test(test_frozen),        cmocka_unit_test(test_merge),
         cmocka_unit_test(test_merged_shapes), cmocka_unit_test(test_prune),
         cmocka_unit_test(test_normalised),    cmocka_unit_test(test_window),
+        cmocka_unit_test(test_merge_starved),
     };
     return cmocka_run_group_tests_name("T2R", tests, NULL, NULL);
 }
