@@ -155,8 +155,7 @@ static double ratio_of(double before, double after) {
 
 /* What a step's record has under a key, if it is a text. */
 static const char *text_of(const ReportStep *step, const char *key) {
-    const Tree *value = tree_get(step->result.record, key);
-    return value && value->kind == TREE_STRING ? value->string : NULL;
+    return tree_string(step->result.record, key);
 }
 
 /* Whether some step's gate is about a metric on this data set. */

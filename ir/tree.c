@@ -68,6 +68,11 @@ Tree *tree_get_nonnull(const Tree *map, const char *key) {
     return value && value->kind != TREE_NULL ? value : NULL;
 }
 
+const char *tree_string(const Tree *map, const char *key) {
+    const Tree *value = tree_get(map, key);
+    return value && value->kind == TREE_STRING ? value->string : NULL;
+}
+
 bool tree_is_string(const Tree *value, const char *string) {
     return value && value->kind == TREE_STRING && strcmp(value->string, string) == 0;
 }

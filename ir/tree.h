@@ -54,6 +54,9 @@ Tree *tree_get(const Tree *map, const char *key);
  * Hugging Face and the records in our own model files do. */
 Tree *tree_get_nonnull(const Tree *map, const char *key);
 
+/* The string under a key, NULL where there is none or `map` is NULL or no map. */
+const char *tree_string(const Tree *map, const char *key);
+
 /* Whether a value, which may be NULL, is a number; stores it then, whole or not. */
 bool tree_number(const Tree *value, double *out);
 

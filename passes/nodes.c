@@ -46,6 +46,17 @@ Node *node_find(const Graph *graph, const char *stack, int layer, Role role,
     return node_is(node, op) ? node : NULL;
 }
 
+int64_t graph_positions(const Graph *graph) {
+    int64_t least = 0;
+    for (const Node *node = graph->first; node; node = node->next) {
+        if (!node_is(node, &op_add_position)) continue;
+        const AddPositionAttrs *attrs = node->attrs;
+        const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
+        if (least == 0 || rows < least) least = rows;
+    }
+    return least;
+}
+
 Node *node_tokens_mask(const Graph *graph, const Node *x) {
     static const char *const NAMES[] = {INPUT_MASK, INPUT_TARGET_MASK};
     for (int i = 0; i < 2; i++) {

@@ -25,6 +25,10 @@ Node *node_find(const Graph *graph, const char *stack, int layer, Role role,
  * there is none. */
 Node *node_tokens_mask(const Graph *graph, const Node *x);
 
+/* Tokens that the smallest table of positions has rows for; 0 = there is none, and so no
+ * limit. */
+int64_t graph_positions(const Graph *graph);
+
 /* A name for weights that go with others: "word.weight" and "_factor" give
  * "word_factor.weight". In the arena. */
 const char *weight_name_with(Arena *arena, const char *name, const char *more);

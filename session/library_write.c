@@ -1,6 +1,7 @@
 /* The library: texts that a language model writes. */
 #include "exec/generate/decode.h"
 #include "exec/generate/sample.h"
+#include "passes/nodes.h"
 #include "session/library.h"
 #include "session/made_text.h"
 #include "session/prompt.h"
@@ -329,8 +330,9 @@ static const Field writer_fields[] = {
 static Status bind_writer(WriterKeys *keys, const LibraryCall *call, const Model *model,
                           const char *options) {
     Tree *map;
-    const int64_t positions = prompt_positions(model);
-    *keys = (WriterKeys){.context = positions < CONTEXT ? positions : CONTEXT};
+    const int64_t positions = graph_positions(model->graph);
+    const bool fewer = positions > 0 && positions < CONTEXT;
+    *keys = (WriterKeys){.context = fewer ? positions : CONTEXT};
     TRY(library_options(&map, call, "options", options));
     return fields_bind(writer_fields, map, keys, call->arena, STATUS_USAGE, call->diag);
 }

@@ -14,6 +14,7 @@
 #include "ir/model_parts.h"
 #include "ir/rewrite.h"
 #include "passes/evaluate/evaluate_tally.h"
+#include "passes/nodes.h"
 #include "session/labelled_rows.h"
 #include "session/user_inputs.h"
 
@@ -44,22 +45,10 @@ typedef struct Measuring {
 
 /* ---- windows ---- */
 
-/* Tokens that the model has a table of positions for; 0 = any number. */
-static int64_t count_positions(const Graph *graph) {
-    int64_t most = 0;
-    for (const Node *node = graph->first; node; node = node->next) {
-        if (!node_is(node, &op_add_position)) continue;
-        const AddPositionAttrs *attrs = node->attrs;
-        const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
-        if (most == 0 || rows < most) most = rows;
-    }
-    return most;
-}
-
 /* Tokens that the model was made for, as it or its configuration says; 0 = not known. */
 static int64_t find_context(const Model *model) {
     static const char *const KEYS[] = {"max_position_embeddings", "n_positions"};
-    const int64_t positions = count_positions(model->graph);
+    const int64_t positions = graph_positions(model->graph);
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && positions == 0; i++) {
         const Tree *value = tree_get_nonnull(model->config, KEYS[i]);
         if (value && value->kind == TREE_INT && value->integer > 0) return value->integer;
@@ -69,7 +58,7 @@ static int64_t find_context(const Model *model) {
 
 static Status choose_length(Measuring *m, Diag *diag) {
     const PerplexityOptions *o = m->options;
-    const int64_t positions = count_positions(m->model->graph);
+    const int64_t positions = graph_positions(m->model->graph);
     const int64_t context = find_context(m->model);
     int64_t length = o->length;
     if (length == 0) length = context > 0 ? context : PERPLEXITY_LENGTH;

@@ -1,10 +1,10 @@
 /* Prompts of language models. */
 #include "session/prompt.h"
 
-#include "exec/ops.h"
 #include "io/files/json.h"
 #include "io/files/path.h"
 #include "io/formats/model_vocabulary.h"
+#include "passes/nodes.h"
 
 #include <string.h>
 
@@ -65,22 +65,11 @@ static void warn_of_positions(const Model *model, int64_t count, int64_t made,
         (long long)count, (long long)made, (long long)known->integer, KEY);
 }
 
-int64_t prompt_positions(const Model *model) {
-    int64_t most = INT64_MAX; /* the smallest table decides */
-    for (const Node *node = model->graph->first; node; node = node->next) {
-        if (!node_is(node, &op_add_position)) continue;
-        const AddPositionAttrs *attrs = node->attrs;
-        const int64_t rows = node->in[1]->type.dim[0] - attrs->offset;
-        if (rows < most) most = rows;
-    }
-    return most;
-}
-
 Status prompt_check_positions(const Model *model, int64_t count, int64_t made,
                               Diag *diag) {
-    const int64_t most = prompt_positions(model);
-    if (most == INT64_MAX) warn_of_positions(model, count, made, diag);
-    if (count + made <= most) return STATUS_OK;
+    const int64_t most = graph_positions(model->graph);
+    if (most == 0) warn_of_positions(model, count, made, diag);
+    if (most == 0 || count + made <= most) return STATUS_OK;
     Status status = diag_fail(diag, STATUS_MODEL, LOC_NONE, "max_tokens",
                               "expected at most %lld positions, the model's table, found "
                               "a prompt of %lld tokens and %lld to make",

@@ -19,9 +19,6 @@ Status prompts_read(Line **out, int64_t *count, int64_t *all, Arena *arena,
 Status prompt_tokens(int32_t **tokens, int64_t *count, Arena *arena,
                      const Tokenizer *tokenizer, TextSpan prompt, Loc at, Diag *diag);
 
-/* Positions that the model's tables have, INT64_MAX where it has none. */
-int64_t prompt_positions(const Model *model);
-
 /* Checks that the model's tables of positions hold a prompt of so many tokens and `made`
  * that are made. Warns where it has no tables, and its configuration says that it was
  * made for fewer. Fails with STATUS_MODEL. */

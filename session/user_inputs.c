@@ -7,6 +7,7 @@
 #include "io/tokenizers/unicode.h"
 #include "io/tokenizers/word_split.h"
 #include "ir/model_parts.h"
+#include "passes/nodes.h"
 
 #include <string.h>
 
@@ -82,17 +83,6 @@ Status user_text_tokens(Tree **out, Arena *arena, const UserText *text,
         tree_add_string(arena, tokens, tokenizer_token(tokenizer, encoding.ids[i]));
     encoding_free(&encoding);
     return status;
-}
-
-/* Tokens that the model has positions for; 0 = any number. */
-static size_t count_positions(const Graph *graph) {
-    int64_t most = 0;
-    for (const Node *node = graph->first; node; node = node->next) {
-        if (strcmp(node->op ? node->op->name : "", "add_position") != 0) continue;
-        const int64_t rows = node->in[1]->type.dim[0] - node_integer(node, "offset");
-        if (most == 0 || rows < most) most = rows;
-    }
-    return (size_t)most;
 }
 
 /* Checks that the model takes nothing but what there is; the names end with NULL. */
@@ -250,7 +240,7 @@ Status user_inputs_of_texts(Checkpoint **out, UserTexts *texts,
                       .ids = ARENA_ARRAY(into->arena, int32_t *, count),
                       .types = ARENA_ARRAY(into->arena, int32_t *, count),
                       .length = ARENA_ARRAY(into->arena, size_t, count)};
-    Status status = encode_texts(&rows, texts, tokenizer, count_positions(graph),
+    Status status = encode_texts(&rows, texts, tokenizer, (size_t)graph_positions(graph),
                                  graph_task(graph) == TASK_LABEL_TOKENS, diag);
     if (status == STATUS_OK)
         status = fill_tokens(into, &rows, texts->count, pad < 0 ? 0 : pad, graph, diag);

@@ -7,27 +7,22 @@ const char *modelfile_part_link(Arena *arena, const char *storage, const char *p
     return arena_printf(arena, "%s:%s", modelfile_link(arena, storage), part);
 }
 
-static const char *string_of(const Tree *map, const char *key) {
-    const Tree *value = tree_get(map, key);
-    return value && value->kind == TREE_STRING ? value->string : NULL;
-}
-
 /* Hash over the hashes in an index of the IR and of every storage, and the origins of the
  * Gaussians: what belongs together in a file. */
 static void content_hash(const Tree *index, const Tree *priors,
                          char out[HASH_TEXT_BYTES]) {
     Text text = {0};
-    const char *ir = string_of(tree_get(index, "texts"), "ir");
+    const char *ir = tree_string(tree_get(index, "texts"), "ir");
     const Tree *rows = tree_get(index, "storages");
     text_add(&text, "%s\n", ir ? ir : "");
     for (const Tree *row = rows ? rows->first : NULL; row; row = row->next) {
-        const char *name = string_of(row, "name"), *hash = string_of(row, "hash");
+        const char *name = tree_string(row, "name"), *hash = tree_string(row, "hash");
         text_add(&text, "%s ", hash ? hash : "");
         text_quoted(&text, name ? name : "");
         text_add(&text, "\n");
     }
     for (const Tree *row = priors->first; row; row = row->next) {
-        const char *origin = string_of(row, "origin");
+        const char *origin = tree_string(row, "origin");
         text_add(&text, "%s\n", origin ? origin : "");
     }
     bytes_hash(text.data, text.length, out);
@@ -80,8 +75,8 @@ static bool is_hash(const char *text) {
 
 /* A Gaussian with shapes as its row says, checked against its storage. */
 static Status row_gaussian(const GaussianReader *r, const Tree *row, Storage **out) {
-    const char *name = string_of(row, "name"), *form = string_of(row, "form");
-    const char *dtype = string_of(row, "dtype"), *origin = string_of(row, "origin");
+    const char *name = tree_string(row, "name"), *form = tree_string(row, "form");
+    const char *dtype = tree_string(row, "dtype"), *origin = tree_string(row, "origin");
     const Tree *samples = tree_get(row, "samples");
     DType type = DTYPE_F32;
     if (!name || !form || !dtype || !is_hash(origin) || !samples ||
@@ -112,7 +107,7 @@ static Status part_bind(const GaussianReader *r, const Tree *row, const char *st
     Tensor *tensor = part->tensor;
     const char *link = modelfile_part_link(r->scratch, storage, part->name);
     const Hdf5Set *set = sets_find(r->table, MODELFILE_PRIORS, link);
-    const char *wanted = string_of(tree_get(row, "hashes"), part->name);
+    const char *wanted = tree_string(tree_get(row, "hashes"), part->name);
     if (!set || !wanted)
         return DAMAGED(r, "the prior of storage '%s' has no %s", storage, part->name);
     if (set->dtype != tensor->dtype || set->rank != tensor->rank ||
@@ -154,7 +149,7 @@ Status modelfile_read_gaussians(const GaussianReader *r) {
         found += group && strcmp(group, MODELFILE_PRIORS) == 0;
     }
     if (!priors && found == 0) return STATUS_OK;
-    const char *model = string_of(priors, "model");
+    const char *model = tree_string(priors, "model");
     if (!model || !rows || rows->kind != TREE_LIST)
         return DAMAGED(r, "the index has no list of priors");
     char hash[HASH_TEXT_BYTES];

@@ -111,15 +111,10 @@ typedef struct Row {
     Tensor form; /* type and shape, no data */
 } Row;
 
-static const char *row_string(const Tree *row, const char *key) {
-    const Tree *value = tree_get(row, key);
-    return value && value->kind == TREE_STRING ? value->string : NULL;
-}
-
 static Status row_read(ModelReader *r, const Tree *tree, Row *row) {
     const Tree *shape = tree_get(tree, "shape");
-    const char *dtype = row_string(tree, "dtype");
-    *row = (Row){.name = row_string(tree, "name"), .hash = row_string(tree, "hash")};
+    const char *dtype = tree_string(tree, "dtype");
+    *row = (Row){.name = tree_string(tree, "name"), .hash = tree_string(tree, "hash")};
     if (!row->name || !row->hash || !dtype || !tensor_form_parse(dtype, &row->form) ||
         !shape || shape->kind != TREE_LIST || shape->count > RANK_MAX)
         return DAMAGED(r, "a row of the index is not {name, dtype, shape, hash}");

@@ -76,16 +76,10 @@ static Status read_pooling(const char **pooling, const char *folder, const char 
                      "there yet");
 }
 
-/* The string under a key; NULL when there is none. */
-static const char *string_of(const Tree *map, const char *key) {
-    const Tree *value = tree_get_nonnull(map, key);
-    return value && value->kind == TREE_STRING ? value->string : NULL;
-}
-
 /* Takes up one module; `place` counts them. */
 static Status read_module(const Tree *module, int place, const char **pooling,
                           bool *normalize, const char *folder, Arena *arena, Diag *diag) {
-    const char *type = string_of(module, "type"), *path = string_of(module, "path");
+    const char *type = tree_string(module, "type"), *path = tree_string(module, "path");
     if (!type || !path)
         return diag_fail(diag, STATUS_FORMAT, module->loc, NULL,
                          "expected a module with \"type\" and \"path\"");
@@ -144,7 +138,7 @@ Tree *sentence_config_strip(Arena *arena, const Tree *config) {
 
 Status sentence_files_write(const Tree *config, const char *folder, int64_t width,
                             Arena *arena, Diag *diag) {
-    const char *pooling = string_of(config, SENTENCE_POOLING);
+    const char *pooling = tree_string(config, SENTENCE_POOLING);
     const Tree *normalize = tree_get(config, SENTENCE_NORMALIZE);
     if (!pooling || strcmp(pooling, "none") == 0) return STATUS_OK;
     Tree *modules = tree_new(arena, TREE_LIST, LOC_NONE);

@@ -180,11 +180,6 @@ Tree *step_entry_warnings(Arena *arena, const Diag *diag, int first,
     return list;
 }
 
-static const char *warning_text(const Tree *warning, const char *key) {
-    const Tree *value = tree_get(warning, key);
-    return value && value->kind == TREE_STRING ? value->string : NULL;
-}
-
 static int warning_number(const Tree *warning, const char *key) {
     const Tree *value = tree_get(warning, key);
     const bool fits = value && value->kind == TREE_INT && value->integer > -1000000000 &&
@@ -195,10 +190,10 @@ static int warning_number(const Tree *warning, const char *key) {
 void step_entry_warn(const Tree *warnings, const StepSource *source, Diag *diag) {
     Arena *arena = arena_create();
     for (const Tree *warning = warnings->first; warning; warning = warning->next) {
-        const char *message = warning_text(warning, "message");
-        const char *option = warning_text(warning, "option");
-        const char *key = warning_text(warning, "key");
-        const char *file = warning_text(warning, "file");
+        const char *message = tree_string(warning, "message");
+        const char *option = tree_string(warning, "option");
+        const char *key = tree_string(warning, "key");
+        const char *file = tree_string(warning, "file");
         Loc at = {file, warning_number(warning, "line"),
                   warning_number(warning, "column")};
         if (!message) continue;

@@ -88,7 +88,7 @@ static Points each_exit(const Run *run, Arena *arena, const RunMetricKind *kind)
         points = points_create(arena, exits->count);
         for (const Tree *row = exits->first; row && whole > 0; row = row->next)
             points_add(&points, step->size.flops * run_number(row, "flops") / whole,
-                       run_number(row, kind->key), run_string(row, "exit"));
+                       run_number(row, kind->key), tree_string(row, "exit"));
     }
     return points;
 }
@@ -147,7 +147,7 @@ static void add_leaving(Figures *figures) {
             points = points_create(arena, exits->count);
             for (const Tree *row = exits->first; row; row = row->next)
                 points_add(&points, run_number(row, "layer"),
-                           100 * run_number(row, "share"), run_string(row, "exit"));
+                           100 * run_number(row, "share"), tree_string(row, "exit"));
         }
         if (points.count > 0)
             series[count++] =

@@ -70,7 +70,7 @@ static const double *read_numbers(Arena *arena, const Tree *list, int *count) {
 
 /* Where a block of an importance record stands: "encoder.3". */
 static const char *block_name(Arena *arena, const Tree *row) {
-    const char *block = run_string(row, "block"), *stack = run_string(row, "stack");
+    const char *block = tree_string(row, "block"), *stack = tree_string(row, "stack");
     const double layer = run_number(row, "layer");
     if (block) return block;
     if (!stack) return "?";
@@ -165,7 +165,7 @@ static bool spectrum_series(ChartSeries *series, Arena *arena, const Tree *row) 
         y[i] = sigma[i] / sigma[0];
         if (!(y[i] > 0)) y[i] = NAN; /* has no place on a logarithmic axis */
     }
-    const char *place = run_string(row, "place");
+    const char *place = tree_string(row, "place");
     *series = (ChartSeries){.name = place ? place : "matrix",
                             .x = x,
                             .y = y,
@@ -181,7 +181,7 @@ static void add_family(Figures *figures, const Run *run, const Tree *list,
     ChartSeries *series = ARENA_ARRAY(arena, ChartSeries, SPECTRA_MAX);
     int count = 0;
     for (const Tree *row = list->first; row && count < SPECTRA_MAX; row = row->next) {
-        const char *own = run_string(row, "role");
+        const char *own = tree_string(row, "role");
         if (own && strcmp(own, role) == 0)
             count += spectrum_series(&series[count], arena, row);
     }
@@ -213,7 +213,7 @@ static void add_ranks(Figures *figures, const Run *run, const Tree *list,
         double *shares = ARENA_ARRAY(arena, double, (size_t)list->count + 1);
         rows[i] = (HeatRow){.name = roles[i], .values = shares};
         for (const Tree *row = list->first; row; row = row->next) {
-            const char *role = run_string(row, "role");
+            const char *role = tree_string(row, "role");
             const double full = fmin(run_number(row, "rows"), run_number(row, "columns"));
             if (role && strcmp(role, roles[i]) == 0)
                 shares[rows[i].count++] = 100 * run_number(row, "rank99") / full;
@@ -231,7 +231,7 @@ static void add_spectra(Figures *figures, const Run *run) {
     const char *roles[FAMILIES_MAX];
     int count = 0;
     for (const Tree *row = list ? list->first : NULL; row; row = row->next) {
-        const char *role = run_string(row, "role");
+        const char *role = tree_string(row, "role");
         bool known = !role || count == FAMILIES_MAX;
         for (int i = 0; i < count && !known; i++) known = strcmp(roles[i], role) == 0;
         if (!known) roles[count++] = role;

@@ -402,7 +402,7 @@ static void add_lead(const Page *page) {
     const Figures *figures = page->figures;
     const Run *run = &figures->runs[0];
     const Tree *input = tree_get(run->document, "input");
-    const char *task = run_string(input, "task"), *sample = run_string(input, "sample");
+    const char *task = tree_string(input, "task"), *sample = tree_string(input, "sample");
     text_add(text, "<p class=\"lead\">");
     if (figures->run_count > 1) {
         text_add(text, "Colours and marks stand for the same %s on the whole page.",

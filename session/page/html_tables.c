@@ -39,7 +39,7 @@ static void add_options(Text *text, const RunStep *step) {
 
 /* The best value on a development set, of a step that kept its weights. */
 static void add_best(Text *text, const Tree *best) {
-    const char *metric = run_string(best, "metric");
+    const char *metric = tree_string(best, "metric");
     const double value = run_number(best, "value"), step = run_number(best, "step");
     if (!metric || !(fabs(value) < 1e12) || !(step >= 0 && step < 1e12)) return;
     text_add(text, "<small>best ");
@@ -138,15 +138,15 @@ static void add_number(Text *text, Arena *arena, const char *title, double value
 
 /* "compress 0.1.0", of a map with name and version. */
 static const char *tool_text(Arena *arena, const Tree *tool) {
-    const char *name = run_string(tool, "name"), *version = run_string(tool, "version");
+    const char *name = tree_string(tool, "name"), *version = tree_string(tool, "version");
     if (!version) return name;
     return arena_printf(arena, "%.60s %.60s", name ? name : "", version);
 }
 
 /* "AMD EPYC, 2 cores, x86_64". */
 static const char *host_text(Arena *arena, const Tree *host) {
-    const char *model = run_string(host, "model");
-    const char *architecture = run_string(host, "architecture");
+    const char *model = tree_string(host, "model");
+    const char *architecture = tree_string(host, "architecture");
     const double cores = run_number(host, "cores");
     if (!model && !architecture) return NULL;
     return arena_printf(
@@ -161,7 +161,7 @@ static void add_sets(Text *text, const Tree *sets) {
     for (const Tree *set = sets && sets->kind == TREE_MAP ? sets->first : NULL;
          set && count < SETS_MOST; set = set->next, count++) {
         const double samples = run_number(set, "samples");
-        const char *format = run_string(set, "format"), *hash = run_string(set, "hash");
+        const char *format = tree_string(set, "format"), *hash = tree_string(set, "hash");
         text_add(text, "<dt>data: ");
         markup_clip(text, set->key, 40);
         text_add(text, "</dt><dd>");
@@ -181,8 +181,8 @@ static void add_files(Text *text, Arena *arena, const Tree *files) {
     int count = 0;
     for (const Tree *file = files ? files->first : NULL; file && count < SETS_MOST;
          file = file->next, count++) {
-        const char *path = run_string(file, "path"), *dtype = run_string(file, "dtype");
-        const char *format = run_string(file, "format");
+        const char *path = tree_string(file, "path"), *dtype = tree_string(file, "dtype");
+        const char *format = tree_string(file, "format");
         if (!path) continue;
         text_add(text, "<dt>written</dt><dd><code>");
         markup_clip(text, path, 300);
@@ -217,19 +217,19 @@ void html_provenance(Text *text, Arena *arena, const Run *run) {
     const Tree *resolved = tree_get(recipe, "resolved");
     text_add(text, "<dl>");
     add_row(text, run->is_model ? "model" : "report", run->file, true);
-    if (!run->is_model) add_row(text, "recipe", run_string(recipe, "path"), true);
-    add_row(text, "name", run_string(recipe, "name"), false);
+    if (!run->is_model) add_row(text, "recipe", tree_string(recipe, "path"), true);
+    add_row(text, "name", tree_string(recipe, "name"), false);
     add_row(text, "tool", tool_text(arena, tree_get(document, "tool")), false);
-    add_row(text, "input", run_string(input, "path"), true);
-    add_row(text, "input's hash", run_string(input, "hash"), true);
-    add_row(text, "input's hash", run_string(document, "input_hash"), true);
+    add_row(text, "input", tree_string(input, "path"), true);
+    add_row(text, "input's hash", tree_string(input, "hash"), true);
+    add_row(text, "input's hash", tree_string(document, "input_hash"), true);
     add_sets(text, tree_get(document, "data"));
     add_files(text, arena, run_list(output, "files"));
-    add_row(text, "output's hash", run_string(output, "hash"), true);
+    add_row(text, "output's hash", tree_string(output, "hash"), true);
     add_number(text, arena, "seed", run_number(document, "seed"));
     add_number(text, arena, "threads", run_number(document, "threads"));
     add_number(text, arena, "ranks", run_number(document, "ranks"));
-    add_row(text, "kernels", run_string(document, "processor"), false);
+    add_row(text, "kernels", tree_string(document, "processor"), false);
     add_row(text, "machine", host_text(arena, tree_get(document, "host")), false);
     add_row(text, "peak memory",
             summary_bytes(arena, run_number(document, "peak_memory")), false);

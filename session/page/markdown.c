@@ -150,9 +150,9 @@ static void add_steps(Text *text, Arena *arena, const Run *run) {
 
 /* Hashes in one line. */
 static void add_hashes(Text *text, const Run *run) {
-    const char *hash = run_string(tree_get(run->document, "output"), "hash");
-    const char *input = run_string(tree_get(run->document, "input"), "hash");
-    if (!input) input = run_string(run->document, "input_hash");
+    const char *hash = tree_string(tree_get(run->document, "output"), "hash");
+    const char *input = tree_string(tree_get(run->document, "input"), "hash");
+    if (!input) input = tree_string(run->document, "input_hash");
     if (!hash && !input) return;
     text_add(text, "<sub>");
     if (input) text_add(text, "input ");

@@ -37,7 +37,7 @@ const RunMetricKind run_metric_kinds[] = {
 
 double run_step_metric(const RunStep *step, const RunMetricKind *kind,
                        const char **data) {
-    const char *set = run_string(step->record, "data");
+    const char *set = tree_string(step->record, "data");
     if (!set || strcmp(step->pass, "evaluate") != 0) return NAN;
     if (data) *data = set;
     const double value = run_number(step->record, kind->key);
@@ -48,7 +48,7 @@ bool run_measures_several(const Run *run) {
     const char *first = NULL;
     for (int i = 0; i < run->count; i++) {
         const RunStep *step = &run->steps[i];
-        const char *set = run_string(step->record, "data");
+        const char *set = tree_string(step->record, "data");
         if (!set || strcmp(step->pass, "evaluate") != 0) continue;
         if (first && strcmp(first, set) != 0) return true;
         first = set;
@@ -112,11 +112,11 @@ static bool is_measured(const Run *run, const RunMetricKind *kind) {
 
 const RunMetricKind *run_main_metric(const Run *run) {
     const Tree *gate = tree_get(run->document, "gate");
-    const RunMetricKind *kind = run_metric_kind(run_string(gate, "metric"));
+    const RunMetricKind *kind = run_metric_kind(tree_string(gate, "metric"));
     if (kind && is_measured(run, kind)) return kind;
     for (int i = run->count - 1; i >= 0; i--) {
         if (strcmp(run->steps[i].pass, "evaluate") != 0) continue;
-        kind = run_metric_kind(run_string(run->steps[i].options, "metric"));
+        kind = run_metric_kind(tree_string(run->steps[i].options, "metric"));
         if (kind && is_measured(run, kind)) return kind;
     }
     for (kind = run_metric_kinds; kind->key; kind++)

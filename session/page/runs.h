@@ -52,9 +52,6 @@ Status runs_read(Run *runs, Arena *arena, const char *const *files, int count,
 /* What a report says, without a name; the run borrows from the document. */
 void run_of_report(Run *run, Arena *arena, const char *file, const Tree *document);
 
-/* String under a key, NULL when there is none. */
-const char *run_string(const Tree *map, const char *key);
-
 /* Number under a key, NAN when there is none. */
 double run_number(const Tree *map, const char *key);
 

@@ -14,11 +14,6 @@
 
 #define SIZE_MOST 1e18
 
-const char *run_string(const Tree *map, const char *key) {
-    const Tree *value = tree_get(map, key);
-    return value && value->kind == TREE_STRING ? value->string : NULL;
-}
-
 double run_number(const Tree *map, const char *key) {
     double value;
     return tree_number(tree_get(map, key), &value) ? value : (double)NAN;
@@ -51,8 +46,8 @@ static bool read_flag(const Tree *map, const char *key) {
 }
 
 static void read_step(RunStep *step, Arena *arena, const Tree *map) {
-    const char *label = run_string(map, "label");
-    *step = (RunStep){.pass = run_string(map, "pass"),
+    const char *label = tree_string(map, "label");
+    *step = (RunStep){.pass = tree_string(map, "pass"),
                       .size = read_size(map),
                       .seconds = size_number(map, "seconds"),
                       .failed = read_flag(map, "failed"),
@@ -85,7 +80,7 @@ static double sum_seconds(const Run *run) {
 void run_of_report(Run *run, Arena *arena, const char *file, const Tree *document) {
     const Tree *input = map_of(document, "input");
     const Tree *files = run_list(map_of(document, "output"), "files");
-    const char *status = run_string(document, "status");
+    const char *status = tree_string(document, "status");
     *run = (Run){.file = file, .name = file, .document = document};
     run->status = status ? status : "";
     run->before = read_size(input);

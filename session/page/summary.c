@@ -149,7 +149,7 @@ const char *summary_status(const Run *run) {
 
 /* "gate of step 3: accuracy must be at least 80, it is 78.2". */
 static const char *gate_text(Arena *arena, const Tree *gate) {
-    const char *metric = run_string(gate, "metric"), *bound = run_string(gate, "bound");
+    const char *metric = tree_string(gate, "metric"), *bound = tree_string(gate, "bound");
     const double step = run_number(gate, "step");
     const double expected = run_number(gate, "expected");
     const double found = run_number(gate, "found");
@@ -171,8 +171,9 @@ static const char *gate_text(Arena *arena, const Tree *gate) {
 const char *summary_failure(const Run *run, Arena *arena) {
     const Tree *error = tree_get(run->document, "error");
     const char *gate = gate_text(arena, tree_get(run->document, "gate"));
-    const char *message = run_string(error, "message"), *hint = run_string(error, "hint");
-    const char *file = run_string(error, "file"), *key = run_string(error, "key");
+    const char *message = tree_string(error, "message"),
+               *hint = tree_string(error, "hint");
+    const char *file = tree_string(error, "file"), *key = tree_string(error, "key");
     const double line = run_number(error, "line");
     if (*gate) return gate;
     if (!message) return "";

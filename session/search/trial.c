@@ -33,7 +33,7 @@ static void read_metric(TrialResult *out, const RunStep *step, const char *wante
 
 /* The metric that an evaluate step is about: its option, NULL = the task's usual one. */
 static const char *metric_of(const RunStep *step) {
-    const char *name = run_string(step->options, "metric");
+    const char *name = tree_string(step->options, "metric");
     return name && strcmp(name, "auto") != 0 ? name : NULL;
 }
 
@@ -67,7 +67,7 @@ void trial_read(TrialResult *out, Arena *arena, const char *report, const char *
             if (strcmp(run.status, ENDS[i].name) == 0) out->status = ENDS[i].status;
         read_steps(out, &run, metric);
         if (!isnan(run.seconds)) out->seconds = run.seconds;
-        out->message = run_string(tree_get(map, "error"), "message");
+        out->message = tree_string(tree_get(map, "error"), "message");
     }
     diag_destroy(none);
 }

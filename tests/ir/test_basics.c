@@ -324,12 +324,19 @@ static void test_tree(void **state) {
     assert_null(tree_get(root, "nothing"));
     assert_null(tree_get(passes, "rank"));
     assert_null(tree_get(NULL, "rank"));
+    tree_put_string(arena, passes->first, "name", "one");
+    assert_string_equal(tree_string(passes->first, "name"), "one");
+    assert_null(tree_string(passes->first, "rank")); /* a number */
+    assert_null(tree_string(passes->first, "nothing"));
+    assert_null(tree_string(passes, "name"));
+    assert_null(tree_string(NULL, "name"));
     assert_json(root, 0,
-                "{\"train\":{\"epochs\":3},\"passes\":[{\"rank\":8},[1,2]],"
-                "\"rate\":null}");
-    assert_json(root, 2,
-                "{\n  \"train\": {\n    \"epochs\": 3\n  },\n  \"passes\": [\n    {\n"
-                "      \"rank\": 8\n    },\n    [1, 2]\n  ],\n  \"rate\": null\n}");
+                "{\"train\":{\"epochs\":3},\"passes\":[{\"rank\":8,\"name\":\"one\"},"
+                "[1,2]],\"rate\":null}");
+    assert_json(
+        root, 2,
+        "{\n  \"train\": {\n    \"epochs\": 3\n  },\n  \"passes\": [\n    {\n"
+        "      \"rank\": 8,\n      \"name\": \"one\"\n    },\n    [1, 2]\n  ],\n  \"rate\": null\n}");
     arena_destroy(arena);
 }
 
