@@ -254,7 +254,8 @@ typedef struct CompressTensor {
 
 /* Runs samples through a model. Every input of the model (compress_inspect names them
  * with their shapes: `input_ids : i32[N, T]`) needs a tensor of its name, and no other
- * tensors are allowed; an attention mask may be left out. `outputs` receives an array of
+ * tensors are allowed; an attention mask may be left out, and so may
+ * token_type_ids, which are 0 then. `outputs` receives an array of
  * the model's `output_count` real-valued outputs, f32, in the model's order; free it
  * with compress_free_tensors. Weights are packed anew in each call; compress_prepare
  * does that once. Fails with COMPRESS_MODEL for inputs that do not fit, COMPRESS_MEMORY,

@@ -8,7 +8,7 @@
 /* Values converted at a time. */
 #define CHUNK 1024
 
-/* The samples; tensors[i] belongs to columns[i]. Lives in an arena. */
+/* The samples; tensors[i] belongs to columns[i], NULL = all zeros. Lives in an arena. */
 typedef struct FileBatches {
     Batches batches;
     const Tensor **tensors;
@@ -89,8 +89,9 @@ static Status fetch(const Batches *batches, const Fetch *what, void *const *dst,
     (void)diag;
     for (int c = 0; c < batches->column_count; c++) {
         const Tensor *tensor = data->tensors[c];
-        int64_t per = tensor_count(tensor) / batches->count;
-        for (int64_t i = 0; i < n && dst[c]; i++) {
+        const int64_t per = type_count(&batches->columns[c].type);
+        if (!tensor && dst[c]) memset(dst[c], 0, (size_t)(n * per) * sizeof(int32_t));
+        for (int64_t i = 0; i < n && tensor && dst[c]; i++) {
             if (batches->columns[c].type.dtype == DTYPE_I32)
                 read_integers(tensor, index[i] * per, per, (int32_t *)dst[c] + i * per);
             else
@@ -126,6 +127,20 @@ static Status bind_input(FileBatches *data, Column *column, const Node *input,
     for (int d = 1; d < tensor->rank; d++) column->type.dim[d - 1] = tensor->dim[d];
     data->tensors[data->batches.column_count++] = tensor;
     return STATUS_OK;
+}
+
+/* Token types that were left out, of which all are 0. */
+static void bind_zeros(FileBatches *data, Column *column, const Node *input,
+                       const int64_t sizes[DIM_SYMBOLS]) {
+    const Type *type = &input->type;
+    column->name = input->name;
+    column->type.dtype = type->dtype;
+    column->type.rank = type->rank - 1;
+    for (int d = 1; d < type->rank; d++) {
+        const int64_t dim = type->dim[d];
+        column->type.dim[d - 1] = dim >= 0 ? dim : sizes[DIM_INDEX(dim)];
+    }
+    data->tensors[data->batches.column_count++] = NULL;
 }
 
 /* Whether a name is that of an input of some model. */
@@ -177,12 +192,16 @@ Status file_batches_create(Batches **out, Arena *arena, const Graph *graph,
     for (int i = 0; i < DIM_SYMBOLS; i++) sizes[i] = 0;
     for (int i = 0; i < inputs->count; i++)
         TRY(check_name(graph, inputs, inputs->tensors[i].name, strict, diag));
+    const Node *types = NULL; /* that were left out */
     for (const Node *node = graph->first; node; node = node->next) {
         if (!node->name) continue;
-        if (input_is_mask(node->name) && !checkpoint_find(inputs, node->name)) continue;
+        const bool given = checkpoint_find(inputs, node->name) != NULL;
+        if (!given && strcmp(node->name, INPUT_TYPES) == 0) types = node;
+        if (!given && (input_is_mask(node->name) || types == node)) continue;
         TRY(bind_input(data, &columns[data->batches.column_count], node, inputs, sizes,
                        diag));
     }
+    if (types) bind_zeros(data, &columns[data->batches.column_count], types, sizes);
     data->batches.count = sizes[DIM_INDEX(DIM_N)];
     if (data->batches.count == 0)
         return diag_fail(diag, STATUS_MODEL, LOC_FILE(inputs->path), NULL,

@@ -165,12 +165,13 @@ static void test_runner(void **state) {
         CompressTensor types = input;
         static const int32_t ZEROS[SAMPLES * TOKENS];
         types.name = "token_type_ids", types.data = ZEROS;
-        const CompressTensor inputs[] = {input, types};
+        const CompressTensor inputs[] = {input, types}; /* zeros may be left out */
         assert_int_equal(
             compress_run_prepared(use.context, runner, inputs, 2, &got, &got_count),
             COMPRESS_OK);
-        assert_int_equal(compress_run(use.context, kept, inputs, 2, &want, &want_count),
-                         COMPRESS_OK);
+        assert_int_equal(
+            compress_run(use.context, kept, inputs, 1 + i % 2, &want, &want_count),
+            COMPRESS_OK);
         assert_int_equal(got_count, want_count);
         for (size_t k = 0; k < got_count; k++) {
             assert_string_equal(got[k].name, want[k].name);
