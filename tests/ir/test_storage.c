@@ -51,7 +51,7 @@ static Status read_turned(void *self, Diag *diag) {
     return status;
 }
 
-/* In order, and by columns; without memory an error. */
+/* In order, and by columns. */
 static void test_read(void **state) {
     Fixture *f = *state;
     double *values, *turned;
@@ -64,6 +64,11 @@ static void test_read(void **state) {
     }
     free(values);
     free(turned);
+}
+
+static void test_read_starved(void **state) {
+    Fixture *f = *state;
+    if (!can_starve()) skip();
     Storage large = {.name = "large"};
     assert_ok(
         tensor_create(&large.tensor, DTYPE_F32, 2, (const int64_t[]){256, 1024}, f->diag),
@@ -424,6 +429,7 @@ int main(void) {
         TEST(test_turned),
         TEST(test_lost),
         TEST(test_read),
+        TEST(test_read_starved),
     };
     return cmocka_run_group_tests_name("editing storages", tests, NULL, NULL);
 }

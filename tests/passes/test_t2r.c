@@ -533,6 +533,7 @@ static Status merge(void *self, Diag *diag) {
 /* The projections have 8 MiB in double, what becomes of them 4 MiB. */
 static void test_merge_starved(void **state) {
     (void)state;
+    if (!can_starve()) skip();
     Model *model = configured_model("{model_type: gpt2, architectures: "
                                     "[GPT2LMHeadModel], n_embd: 1024, n_layer: 1, "
                                     "n_inner: 4, n_head: 2, vocab_size: 12, "
