@@ -7,6 +7,7 @@
 #include "tests/support/program.h"
 
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -135,7 +136,7 @@ static void test_importance(void **state) {
  * take afterwards. */
 static void test_text(void **state) {
     const Place *place = *state;
-    char path[96], tokenizer[256];
+    char path[96], tokenizer[PATH_MAX];
     snprintf(path, sizeof path, "%s/text", place->folder);
     FILE *file = fopen(path, "w");
     for (int i = 0; i < 700000; i++)
