@@ -18,7 +18,7 @@ Arena *arena_create(void);
 /* Frees the arena and everything allocated from it. NULL is allowed. */
 void arena_destroy(Arena *arena);
 
-/* Bytes that the arena has taken from the system for what was allocated from it. */
+/* Bytes that the arena has taken from the system for its allocations. */
 size_t arena_bytes(const Arena *arena);
 
 /* `bytes` zeroed bytes aligned to 16; never NULL. */

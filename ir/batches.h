@@ -1,7 +1,7 @@
 /* Batches: random access to the samples of a data set, the only way data reaches passes.
  *
  * A sample is one row of every column. Readers (io) make them, training and evaluation
- * (exec) draw them; neither knows the other. */
+ * (exec) draw from them; neither knows the other. */
 #ifndef COMPRESS_IR_BATCHES_H
 #define COMPRESS_IR_BATCHES_H
 
@@ -13,29 +13,29 @@ typedef struct Column {
     Type type;        /* of one sample: F32 or I32, no batch dimension */
 } Column;
 
-/* Columns that passes ask for by name: the class of a sample; and, where training mixes
- * two samples (mixup, CutMix), the class of the other one and its share of the target, in
+/* Columns that passes ask for by name: the class of a sample; and, if training mixes two
+ * samples (mixup, CutMix), the class of the other one and its share of the target, in
  * [0, 1]. A fetch without augmentation gives the sample's own class and share 0. */
 #define DATA_LABELS     "labels"
 #define DATA_MIX_LABELS "mix_labels"
 #define DATA_MIX_SHARE  "mix_share"
 
-/* Where an answer stands in the tokens of a sample: its first and its last one; both 0
- * where there is none. And of a question with choices: a sample's number in its group. */
+/* Where an answer is in the tokens of a sample: its first and its last token; both 0 if
+ * there is none. For a question with choices also a sample's number in its group. */
 #define DATA_SPAN_FIRST   "start_positions"
 #define DATA_SPAN_LAST    "end_positions"
 #define DATA_CHOICE_PLACE "choice_place"
 
-/* Of texts with endings, whose labels are next tokens: 1 where the ending is the right
- * one, and how many bytes it has. */
+/* For texts with endings, whose labels are next tokens: 1 if the ending is the right
+ * one, and its number of bytes. */
 #define DATA_CHOICE_RIGHT "choice_right"
 #define DATA_CHOICE_BYTES "choice_bytes"
 
 /* What to fetch: samples index[0..n), padded to `tokens` tokens where columns have DIM_T
  * and to `source` tokens where they have DIM_S (else ignored). `key` seeds augmentation,
- * 0 = none. `mask_key` seeds the choice of masked positions: training gives every step
- * another one, whether it augments or not; with 0 (evaluation) a sample is always masked
- * in the same way. */
+ * 0 = none. `mask_key` seeds the choice of masked positions: training uses a different
+ * one in every step, whether it augments or not; with 0 (evaluation) a sample is always
+ * masked in the same way. */
 typedef struct Fetch {
     const int64_t *index;
     int64_t n, tokens;
@@ -51,8 +51,8 @@ typedef struct TokenNames {
     int64_t count;
 } TokenNames;
 
-/* What a data set of sentence pairs knows of its targets, for generating translations and
- * comparing them with the references. */
+/* What a data set of sentence pairs knows about its targets, for generating translations
+ * and comparing them with the references. */
 typedef struct Translations {
     int32_t start, end; /* tokens that the decoder begins with, and that ends a target */
     bool lowercase;     /* targets are lower case as tokens, references as text */
@@ -60,7 +60,7 @@ typedef struct Translations {
     /* The target sentence of a sample as text; borrowed. */
     const char *(*reference)(const Batches *self, int64_t index);
 
-    /* Appends the text that target tokens stand for, special ones left out. Fails with
+    /* Appends the text that target tokens stand for, without special ones. Fails with
      * STATUS_FORMAT for a number without a token. */
     Status (*spell)(const Batches *self, Text *out, const int32_t *tokens, int64_t count,
                     Diag *diag);
@@ -73,7 +73,7 @@ typedef struct Answers {
     int64_t questions;
     int64_t longest; /* most tokens of an answer */
 
-    /* The question of a sample; samples of one question stand together. */
+    /* The question of a sample; samples of one question are consecutive. */
     int64_t (*question)(const Batches *self, int64_t sample);
 
     /* The tokens [*first, *end) of a sample that are the text. */
@@ -87,8 +87,8 @@ typedef struct Answers {
     /* Whether the text holds an answer to a question. */
     bool (*answerable)(const Batches *self, int64_t question);
 
-    /* How an answer ("" = none) compares with that of the right ones that is most like
-     * it: 1 or 0 for the same or not, and the F1 of their words, 0 to 1. */
+    /* How an answer ("" = none) compares with the most similar right one: 1 or 0 for
+     * equal or not, and the F1 of their words, 0 to 1. */
     void (*compare)(const Batches *self, int64_t question, const char *answer,
                     size_t length, double *exact, double *f1);
 } Answers;
@@ -96,33 +96,33 @@ typedef struct Answers {
 struct Batches {
     const char *name; /* for messages: the file or folder */
     int64_t count;    /* samples */
-    int64_t group;    /* samples that belong together: so many consecutive ones each (the
-                         choices of a question, the texts of a pair), kept together and in
-                         order in every mini-batch and part of one; 0 or 1 = each alone.
-                         `count` is a multiple of it */
+    int64_t group; /* number of consecutive samples that belong together (the choices of a
+                      question, the texts of a pair), kept together and in order in every
+                      mini-batch and part of one; 0 or 1 = each alone. `count` is a
+                      multiple of it */
     const Column *columns;
     int column_count;
-    int64_t classes;                /* labels lie in [0, classes); 0 = no labels */
-    const char *const *class_names; /* by label, where the data set names all of its
-                                       classes; else NULL */
-    const TokenNames *vocabulary; /* of texts, of sentence pairs the source's; NULL = not
-                                     known */
-    const char *preparation;      /* of images: a preprocessor_config.json that prepares
-                                     them as this data set does; NULL = no images */
-    double label_characters;      /* language data: characters that a label stands for, on
-                                     average; 0 = not known */
+    int64_t classes; /* labels lie in [0, classes); 0 = no labels */
+    const char *const
+        *class_names; /* by label, if the data set names all of its classes; else NULL */
+    const TokenNames
+        *vocabulary; /* for texts; for sentence pairs the source's; NULL = not known */
+    const char *preparation; /* for images: a preprocessor_config.json that prepares them
+                                as this data set does; NULL = no images */
+    double label_characters; /* language data: characters that a label stands for, on
+                                average; 0 = not known */
 
-    int64_t opening_bytes; /* most memory that reading it took beside what stays, where
-                              that is much; else 0 */
+    int64_t opening_bytes; /* peak memory that reading it took in addition to what stays,
+                              if that is much; else 0 */
 
-    int64_t below; /* integers of all columns lie in [0, below), as the data set itself
-                      sees to; 0 = whoever must know looks at all samples */
+    int64_t below; /* integers of all columns lie in [0, below), as ensured by the data
+                      set; 0 = callers that need to know must look at all samples */
 
     bool augments; /* a key of Fetch changes something */
 
-    /* The file that a sample is of, or its place in an archive, for messages; borrowed.
-     * NULL = not known, in whole or of this sample; of the first one of every class it is
-     * known where any is. */
+    /* The file that a sample is from, or its place in an archive, for messages;
+     * borrowed. NULL = not known, for all samples or this one; if it is known for any,
+     * it is known for the first one of every class. */
     const char *(*origin)(const Batches *self, int64_t index);
 
     /* Sequences: tokens of one sample, at most max_tokens. NULL: all samples have the
@@ -131,21 +131,21 @@ struct Batches {
     int64_t (*length)(const Batches *self, int64_t index);
     int64_t max_tokens;
 
-    /* Pairs of sequences: tokens of the source (DIM_S), where `length` says those of the
-     * target (DIM_T), at most max_source. NULL: no column has DIM_S. */
+    /* Pairs of sequences: tokens of the source (DIM_S), at most max_source, while
+     * `length` gives those of the target (DIM_T). NULL: no column has DIM_S. */
     int64_t (*source_length)(const Batches *self, int64_t index);
     int64_t max_source;
 
-    const Translations *translations; /* NULL = the samples are no sentence pairs */
+    const Translations *translations; /* NULL = the samples are not sentence pairs */
 
-    const Answers *answers; /* NULL = the samples are no questions about texts */
+    const Answers *answers; /* NULL = the samples are not questions about texts */
 
-    /* Masked positions (DIM_M, at least 1) of samples padded to so many tokens, the same
-     * for every sample; never fewer for more tokens. NULL: no column has DIM_M. */
+    /* Masked positions (DIM_M, at least 1) of samples padded to this many tokens, the
+     * same for every sample; never fewer for more tokens. NULL: no column has DIM_M. */
     int64_t (*masked)(const Batches *self, int64_t tokens);
 
     /* Copies the samples one after another into dst[column] (floats or int32_t). Safe to
-     * call from several threads. With `partial` a column whose dst is NULL is not wanted;
+     * call from several threads. With `partial` columns whose dst is NULL are skipped;
      * without it every column has room. */
     bool partial;
     Status (*fetch)(const Batches *self, const Fetch *what, void *const *dst, Diag *diag);
@@ -165,20 +165,20 @@ int64_t batches_tokens(const Batches *batches, const int64_t *index, int64_t n);
 void batches_pad(const Batches *batches, Fetch *what);
 
 /* Masked positions of samples padded to `tokens` tokens (0, without lengths: those of
- * max_tokens); 0 where none are masked. */
+ * max_tokens); 0 if none are masked. */
 int64_t batches_masked(const Batches *batches, int64_t tokens);
 
 /* Sorts samples index[0..n) by length, then by that of the source, equally long ones in
- * the order they stood in; without lengths they stay as they are. */
+ * their original order; without lengths they are unchanged. */
 void batches_sort(const Batches *batches, int64_t *index, int64_t n);
 
-/* Samples that stay together, at least 1. NULL, no data set: 1. */
+/* Number of samples that stay together, at least 1. NULL = no data set: 1. */
 int64_t batches_group(const Batches *batches);
 
 /* Index of a column by name, -1 when there is none. */
 int batches_column(const Batches *batches, const char *name);
 
-/* What messages call a sample: "sample 98", and where it is from, if that is known. In
+/* How messages name a sample: "sample 98", and where it is from, if that is known. In
  * the arena. */
 const char *batches_sample(Arena *arena, const Batches *batches, int64_t index);
 

@@ -6,9 +6,9 @@
 
 /* What rounding did, to all weights together. */
 typedef struct CastReport {
-    int storages;       /* that have another type now */
+    int storages;       /* whose type changed */
     int64_t elements;   /* of them */
-    int64_t zeros;      /* of these: numbers that became 0 without having been */
+    int64_t zeros;      /* of these: numbers that became 0 without having been 0 */
     int64_t subnormals; /* numbers that became subnormal: below the range in which the
                            relative error is bounded */
     double error; /* largest |rounded - w| / |w| of all others; 2^-11 for f16, 2^-8 for
@@ -18,10 +18,9 @@ typedef struct CastReport {
 
 /* Gives every storage of real numbers the type `dtype` (F32, F16 or BF16): nearest
  * numbers, ties to even, rounded once. Lineages, Gaussians and initial distributions
- * stay; where there are no values (planning), shapes get the type. `report` NULL = not
- * wanted. Fails with STATUS_MODEL where a finite number becomes infinite, naming storage,
- * index and value, and with STATUS_MEMORY; storages in front of it then have the new type
- * already. */
+ * stay; without values (planning), only shapes get the type. `report` may be NULL. Fails
+ * with STATUS_MODEL if a finite number becomes infinite, naming storage, index and
+ * value, and with STATUS_MEMORY; earlier storages have been converted by then. */
 Status model_cast(Model *model, DType dtype, CastReport *report, Diag *diag);
 
 /* One tensor of real numbers in the type `dtype` (F32, F16 or BF16), rounded likewise.

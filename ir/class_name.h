@@ -4,12 +4,11 @@
 
 #include "ir/tree.h"
 
-/* The name that a configuration (NULL = none) gives a label; where it gives none, its
- * generic one. Borrowed from the configuration, or in the arena. */
+/* The name that a configuration (NULL = none) gives a label, or else its generic one.
+ * Borrowed from the configuration, or in the arena. */
 const char *class_name(const Tree *config, int64_t label, Arena *arena);
 
-/* LABEL_0, LABEL_1, ...: what transformers writes where nobody named the classes. In the
- * arena. */
+/* LABEL_0, LABEL_1, ...: what transformers writes for unnamed classes. In the arena. */
 const char *class_name_generic(int64_t label, Arena *arena);
 
 /* Whether a name is a generic one. */

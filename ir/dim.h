@@ -1,7 +1,7 @@
 /* Dim: a dimension of a type: a number, a symbol that is bound when a graph is planned,
- * or a product of both ("8*N", "N*T"), as heads and samples in one dimension have it.
+ * or a product of both ("8*N", "N*T"), for instance heads and samples in one dimension.
  *
- * All are one int64_t: numbers are at least 0, symbols -1 to -DIM_SYMBOLS, products below
+ * All are an int64_t: numbers are at least 0, symbols -1 to -DIM_SYMBOLS, products below
  * those. Equal dimensions are equal integers. */
 #ifndef COMPRESS_IR_DIM_H
 #define COMPRESS_IR_DIM_H
@@ -25,20 +25,20 @@ static inline bool dim_is_symbol(int64_t dim) {
     return dim < 0 && dim >= -DIM_SYMBOLS;
 }
 
-/* The parts of a dimension: its number, 1 of a symbol alone, and how often a symbol is in
- * it. */
+/* The parts of a dimension: its number (1 for a symbol alone), and how often a symbol
+ * occurs in it. */
 int64_t dim_number(int64_t dim);
 int dim_power(int64_t dim, int64_t symbol);
 
-/* a * b. False when a number, or how often a symbol is in it (3 times at most), is too
+/* a * b. False if a number, or how often a symbol occurs (at most 3 times), is too
  * large. */
 bool dim_times(int64_t a, int64_t b, int64_t *out);
 
-/* Product of a shape's dimensions, 1 of none. False as above. */
+/* Product of a shape's dimensions, 1 if it has none. False as above. */
 bool dims_product(int rank, const int64_t *dim, int64_t *out);
 
-/* The number that a dimension is when symbols have sizes[DIM_INDEX(symbol)]. False when
- * it is no dimension, a size that it needs is not above 0, or the product overflows. */
+/* The value of a dimension if symbols have sizes[DIM_INDEX(symbol)]. False if it is not
+ * a dimension, a size that it needs is not above 0, or the product overflows. */
 bool dim_bind(int64_t dim, const int64_t sizes[DIM_SYMBOLS], int64_t *out);
 
 /* The dimension with each symbol replaced whose size is above 0. False as above. */
@@ -53,7 +53,7 @@ enum { DIMS_TEXT_BYTES = RANK_MAX * (DIM_TEXT_BYTES + 2) };
 const char *dims_text(char out[DIMS_TEXT_BYTES], int rank, const int64_t *dim);
 
 /* Reads dimensions separated by commas, "N, T, 12, 64"; "" is the shape of a scalar.
- * False when the text is none, or there are more than RANK_MAX. */
+ * False if the text is malformed, or there are more than RANK_MAX. */
 bool dims_parse(const char *text, int *rank, int64_t dim[RANK_MAX]);
 
 #endif

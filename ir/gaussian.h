@@ -1,7 +1,7 @@
-/* Gaussian: what is known of a storage's values as a normal distribution N(m, S), for
- * Bayesian distillation: the posterior of a teacher's weights, which conditioned on zeros
- * becomes the prior of a student's. It hangs on its Storage and follows the edits of
- * ir/storage.h. The mean need not be the current weights.
+/* Gaussian: what is known about a storage's values as a normal distribution N(m, S), for
+ * Bayesian distillation: the posterior of a teacher's weights, which, conditioned on
+ * zeros, becomes the prior of a student's. It is attached to its Storage and follows the
+ * edits of ir/storage.h. The mean need not be the current weights.
  *
  * With x the storage's elements in row-major order, P of them:
  *
@@ -39,20 +39,20 @@ typedef struct Gaussian {
     GaussianForm form;
     const char *origin; /* model_content_hash of the model it was estimated for, in the
                            arena: Gaussians of one origin belong together. 32 hexadecimal
-                           digits where it is to be written to a file */
+                           digits if it is to be written to a file */
     Tensor mean;        /* the storage's shape */
     Tensor diagonal;    /* diagonal, low_rank: the storage's shape; else rank 0, unused */
     Tensor factor;      /* low_rank: [K, P] */
     Tensor row, column; /* kron: [n, n] and [m, m], symmetric */
 } Gaussian;
 
-/* Printed name of a form ("low_rank"), and the reverse (GAUSSIAN_FORM_COUNT when there is
+/* Printed name of a form ("low_rank"), and the reverse (GAUSSIAN_FORM_COUNT if there is
  * none). */
 const char *gaussian_form_name(GaussianForm form);
 GaussianForm gaussian_form_parse(const char *name);
 
 /* New Gaussian of a form with shapes and no data for a storage of shape `like`, in the
- * arena; `dtype` is F32 or F64. `samples` is K, for low_rank alone. kron needs rank 2.
+ * arena; `dtype` is F32 or F64. `samples` is K, only for low_rank. kron needs rank 2.
  * Names and texts are copied. */
 Gaussian *gaussian_create(Arena *arena, GaussianForm form, DType dtype,
                           const Tensor *like, int64_t samples, const char *origin);
@@ -67,7 +67,7 @@ Gaussian *gaussian_copy(Arena *arena, const Gaussian *gaussian);
 void gaussian_release(Gaussian *gaussian);
 
 /* The tensors that its form has, with their names ("mean", "factor"), into `out`; returns
- * their number. Those of a const Gaussian are not to be written. */
+ * their number. Those of a const Gaussian must not be written. */
 enum { GAUSSIAN_PARTS_MAX = 3 };
 typedef struct GaussianPart {
     const char *name;
@@ -78,11 +78,11 @@ int gaussian_parts(const Gaussian *gaussian, GaussianPart out[GAUSSIAN_PARTS_MAX
 /* Whether all its tensors have data. */
 bool gaussian_has_data(const Gaussian *gaussian);
 
-/* Whether it is well formed for a storage of this shape: shapes and dtypes agree. What it
- * holds is checked by gaussian_check. */
+/* Whether it is well formed for a storage of this shape: shapes and dtypes agree.
+ * gaussian_check checks its contents. */
 bool gaussian_fits(const Gaussian *gaussian, const Tensor *storage);
 
-/* Number of directions K of form low_rank, 0 of the others. */
+/* Number of directions K of form low_rank, 0 for the others. */
 int64_t gaussian_samples(const Gaussian *gaussian);
 
 /* Bytes of all its tensors. */
@@ -105,19 +105,20 @@ Status gaussian_check(const Gaussian *gaussian, const char *name, Status status,
                       Diag *diag);
 
 /* Keeps entries keep[0..count), increasing, along an axis of the storage: the marginal of
- * what remains. Shapes alone when there is no data. Fails with STATUS_MEMORY; the
- * Gaussian is then as it was. */
+ * what remains. Only shapes if there is no data. Fails with STATUS_MEMORY; the Gaussian
+ * is then unchanged. */
 Status gaussian_keep(Gaussian *gaussian, int axis, const int64_t *keep, int64_t count,
                      Diag *diag);
 
-/* Gives it another shape of as many elements, in the same order. False, and nothing is
- * changed, for kron. */
+/* Gives it another shape with the same number of elements, in the same order. False,
+ * with nothing changed, for kron. */
 bool gaussian_reshape(Gaussian *gaussian, int rank, const int64_t *dim);
 
 /* The distribution of the mean of `count` storages of equal shapes with Gaussians `from`,
- * into from[0]: what sharing one storage among them by averaging does; diagonal parts are
- * taken as independent. `*done` is false, and nothing is changed, when one is NULL, forms
- * or K differ, or they are kron (the mean is not of that form). Fails with STATUS_MEMORY.
+ * into from[0]: the effect of sharing one storage among them by averaging; diagonal
+ * parts are treated as independent. `*done` is false, and nothing is changed, if one is
+ * NULL, forms or K differ, or they are kron (the mean is not of that form). Fails with
+ * STATUS_MEMORY.
  */
 Status gaussian_average(Gaussian *const *from, int count, bool *done, Diag *diag);
 

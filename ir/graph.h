@@ -1,6 +1,6 @@
 /* Graph: what a model computes.
  *
- * A node is its single value. Nodes stand in topological order in a doubly linked list.
+ * A node is its single value. Nodes are in topological order in a doubly linked list.
  * Parameters are leaf nodes that name a Storage: two layers share weights when their
  * nodes use the same leaf, so counting, printing and saving see each storage once. */
 #ifndef COMPRESS_IR_GRAPH_H
@@ -36,8 +36,8 @@ typedef struct Init {
     double std; /* of the two normal kinds; truncated at 2 std */
 } Init;
 
-/* One weight tensor. Its name is unique in its graph. Passes read and change it through
- * ir/storage.h alone. */
+/* One weight tensor. Its name is unique in its graph. Passes read and change it only
+ * through ir/storage.h. */
 typedef struct Storage {
     const char *name;
     Tensor tensor; /* shape only until weights are loaded or initialised */
@@ -45,7 +45,7 @@ typedef struct Storage {
     bool frozen; /* never trained (a teacher's weights inside a training graph) */
     Lineage kept[RANK_MAX]; /* by axis: what pruning left of the original */
     Gaussian *gaussian;     /* in the arena; NULL = nothing is known */
-    bool dropped;           /* what was known is so no more: see graph_take_dropped */
+    bool dropped;           /* its Gaussian was dropped: see graph_take_dropped */
 } Storage;
 
 typedef struct Node Node;
@@ -53,7 +53,7 @@ struct Node {
     const Op *op;
     Node *prev, *next;
     Node **in; /* in[i] is operand i; absent optional operands are NULL; a variadic
-                  operand's values follow each other from its index on */
+                  operand's values follow from its index on */
     int in_count;
     void *attrs; /* op->attrs_size bytes */
     Type type;
@@ -81,10 +81,10 @@ typedef struct Graph {
     int storage_count, storage_capacity;
     Output *outputs;
     int output_count, output_capacity;
-    Task task; /* as declared by who built the graph, TASK_NONE = nobody did */
+    Task task; /* as declared by the builder of the graph, TASK_NONE = not declared */
 } Graph;
 
-/* Empty graph in an arena; it goes with the arena, but call graph_release first: the
+/* Empty graph in an arena; it is freed with the arena, but call graph_release first: the
  * weights' buffers are reference-counted. */
 Graph *graph_create(Arena *arena, const OpTable *ops);
 
@@ -112,9 +112,9 @@ Node *graph_input(Graph *graph, const char *name, const Type *type);
 /* Input by name, NULL when there is none. */
 Node *graph_find_input(const Graph *graph, const char *name);
 
-/* New node before `anchor` (NULL: at the end), operands given in order with NULL for
- * absent optional ones (trailing ones may be left out), attributes at their defaults,
- * type not inferred yet: set attributes, then call node_infer. */
+/* New node before `anchor` (NULL: at the end), with operands in order and NULL for
+ * absent optional ones (trailing ones may be omitted), attributes at their defaults,
+ * type not yet inferred: set attributes, then call node_infer. */
 Node *graph_insert(Graph *graph, Node *anchor, const Op *op, Node *const *in,
                    int in_count);
 
@@ -129,12 +129,12 @@ Status node_infer(Node *node, Diag *diag);
 /* Operand by its declared name; NULL when absent. The name must exist. */
 Node *node_operand(const Node *node, const char *name);
 
-/* Whether a node is of an op; NULL is of none. */
+/* Whether a node is of an op; false for NULL. */
 static inline bool node_is(const Node *node, const Op *op) {
     return node && node->op == op;
 }
 
-/* Whether a node's op has a trait, or one of several; NULL has none. */
+/* Whether a node's op has a trait, or one of several; false for NULL. */
 static inline bool node_has_trait(const Node *node, int traits) {
     return node && (node->op->traits & traits) != 0;
 }
@@ -153,15 +153,15 @@ static inline bool node_maps_elements(const Node *node) {
     return node_has_trait(node, OP_ELEMENTWISE) && node->in_count == 1;
 }
 
-/* Heads that a node works on apart from each other, and those of keys and values where
- * they are counted apart: its attributes `heads` and `kv_heads`. 0: it has none. */
+/* Number of heads that a node treats separately, and of key/value heads if counted
+ * separately: its attributes `heads` and `kv_heads`. 0 = it has none. */
 int64_t node_heads(const Node *node);
 int64_t node_key_heads(const Node *node);
 
 /* Numbers in a row of a node's value: its last dimension; 0 for a scalar, or NULL. */
 int64_t node_width(const Node *node);
 
-/* Width of a head's query of a node with heads; 0 where it has none, or is NULL. */
+/* Width of a query head of a node with heads; 0 if it has none, or is NULL. */
 int64_t node_head_width(const Node *node);
 
 /* Whether operand `i` is given. */
@@ -169,7 +169,7 @@ static inline bool node_has(const Node *node, int i) {
     return i < node->in_count && node->in[i];
 }
 
-/* Gives (or with NULL takes away) an operand by its declared name. */
+/* Sets (or with NULL removes) an operand by its declared name. */
 void node_set_operand(Graph *graph, Node *node, const char *name, Node *value);
 
 /* Sets the place and role. The stack's name is copied. Returns `node`. */
@@ -182,17 +182,17 @@ void graph_set_output(Graph *graph, const char *name, Node *node);
 Node *graph_output(const Graph *graph, const char *name);
 void graph_remove_output(Graph *graph, const char *name);
 
-/* Whether a node stands in a stack (NULL = any, or none) and in a layer of it (-1 = any,
- * or none). */
+/* Whether a node is in a stack (NULL = any, or none) and in a layer of it (-1 = any, or
+ * none). */
 bool node_is_in(const Node *node, const char *stack, int layer);
 
 /* First node at a place with a role, NULL when there is none. `stack` NULL = any stack,
- * layer -1 = any layer. graph_find_next goes on after `after`. */
+ * layer -1 = any layer. graph_find_next continues after `after`. */
 Node *graph_find(const Graph *graph, const char *stack, int layer, Role role);
 Node *graph_find_next(const Graph *graph, const Node *after, const char *stack, int layer,
                       Role role);
 
-/* The value a layer hands on: its last residual sum (residual2, unless that block was
+/* The output of a layer: its last residual sum (residual2, unless that block was
  * removed), or in post-norm layers the norm after it. NULL when there is no such layer.
  */
 Node *graph_layer_output(const Graph *graph, const char *stack, int layer);
@@ -201,42 +201,42 @@ Node *graph_layer_output(const Graph *graph, const char *stack, int layer);
 int graph_layer_count(const Graph *graph, const char *stack);
 
 /* Stage of a layer, from 0: how many times the stack joins neighbouring tokens (role
- * merge) before it; for a layer that there is not, how many times in all. Layers of one
- * stage have tokens of one width and number. */
+ * merge) before it; for a layer that does not exist, how many times in all. Layers of
+ * one stage have the same number and width of tokens. */
 int graph_layer_stage(const Graph *graph, const char *stack, int layer);
 
 /* The stack whose layers lead to the model's predictions: "decoder" when that has layers,
  * else "encoder". */
 const char *graph_main_stack(const Graph *graph);
 
-/* What the graph looks like it is for: the shape of its logits, its stacks and whether
- * the logits are as wide as the vocabulary. Stands in for a task that was not declared,
- * and IR text leaves out a task that is the same. */
+/* The task that the graph appears to be for, judged by the shape of its logits, its
+ * stacks and whether the logits are as wide as the vocabulary. Used if no task was
+ * declared; IR text leaves out a task that is the same. */
 Task graph_implied_task(const Graph *graph);
 
 /* The task: the declared one, else the implied one. */
 Task graph_task(const Graph *graph);
 
-/* Rows of the table that the input ids select from: tokens that the graph can read. 0
- * where there is no such table, as behind a factored one. */
+/* Rows of the table that the input ids select from: tokens that the graph can read. 0 if
+ * there is no such table, for instance with a factored one. */
 int64_t graph_vocabulary(const Graph *graph);
 
-/* How many classes, labels or values the logits have for each sample, or for each word of
- * TASK_LABEL_TOKENS; 0 where there are no such logits. */
+/* How many classes, labels or values the logits have for each sample, or for each word
+ * of TASK_LABEL_TOKENS; 0 if there are no such logits. */
 int64_t graph_classes(const Graph *graph);
 
-/* Value of an integer attribute, -1 when the node's op has none of this name. */
+/* Value of an integer attribute, -1 if the node's op has none of this name. */
 int64_t node_integer(const Node *node, const char *name);
 
-/* The same of a list of integers (borrowed), of none when there is none. */
+/* The same for a list of integers (borrowed), empty if there is none. */
 IntList node_integers(const Node *node, const char *name);
 
-/* The same of a real number, 0 when there is none; and of a bool, false when there is
+/* The same for a real number, 0 if there is none; and for a bool, false if there is
  * none. */
 double node_real(const Node *node, const char *name);
 bool node_flag(const Node *node, const char *name);
 
-/* Whether the attribute `name` is a choice and stands at `choice` ("gelu"). */
+/* Whether the attribute `name` is a choice with the value `choice` ("gelu"). */
 bool node_chooses(const Node *node, const char *name, const char *choice);
 
 /* Numbers the nodes by position (Node.id) and returns their count. */
@@ -245,11 +245,11 @@ int graph_number(Graph *graph);
 /* Number of operands (of all nodes and outputs) that are `node`. */
 int graph_use_count(const Graph *graph, const Node *node);
 
-/* The only node that reads `node`, NULL when there is another reader or an output. */
+/* The only node that reads `node`, NULL if there is another reader or an output. */
 Node *graph_only_reader(const Graph *graph, const Node *node);
 
-/* Parameters and their bytes as stored, each storage counted once; of storages that some
- * leaf names. */
+/* Parameters and their bytes as stored, each storage counted once; only storages that
+ * some leaf names. */
 int64_t graph_parameter_count(const Graph *graph);
 size_t graph_parameter_bytes(const Graph *graph);
 

@@ -1,5 +1,5 @@
-/* Building blocks of graphs that check nothing, and the checks that go with them: for the
- * files of ir that make, parse, verify and rewrite graphs. Everybody else works through
+/* Building blocks of graphs without checks, and the corresponding checks: for the files
+ * of ir that make, parse, verify and rewrite graphs. All other code works through
  * ir/graph.h and ir/rewrite.h. */
 #ifndef COMPRESS_IR_GRAPH_UNCHECKED_H
 #define COMPRESS_IR_GRAPH_UNCHECKED_H
@@ -26,7 +26,7 @@ bool op_is_variadic(const Op *op);
 /* New node outside of the list, attributes at their defaults, no operands set. */
 Node *graph_new_node(Graph *graph, const Op *op, int in_count);
 
-/* Puts a node into the list before `anchor` (NULL: at the end), or takes it out. */
+/* Puts a node into the list before `anchor` (NULL: at the end), or removes it. */
 void graph_link(Graph *graph, Node *node, Node *anchor);
 void graph_unlink(Graph *graph, Node *node);
 
@@ -43,7 +43,7 @@ void storage_release(Storage *storage);
 /* Appends an output; `name` is borrowed and must be free. */
 void graph_append_output(Graph *graph, const char *name, Node *node);
 
-/* Checks the number of operands, that required ones are there, and integer against
+/* Checks the number of operands, that required ones are present, and integer versus
  * real. */
 Status node_check_operands(const Node *node, Status status, Diag *diag);
 

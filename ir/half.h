@@ -3,8 +3,8 @@
  *     f16    IEEE 754 binary16: 1 sign, 5 exponent (bias 15) and 10 fraction bits
  *     bf16   the upper half of a float: 1 sign, 8 exponent and 7 fraction bits
  *
- * All work on the bits alone, without branches, so that loops over them become vector
- * code and give the same on every processor. */
+ * All functions work only on bits, without branches, so that loops over them become
+ * vector code and give the same results on every processor. */
 #ifndef COMPRESS_IR_HALF_H
 #define COMPRESS_IR_HALF_H
 
@@ -24,9 +24,9 @@ static inline uint32_t float_bits(float value) {
 }
 
 /* The value, exactly. Normal numbers get the exponent of bias 127, infinities and NaN the
- * largest one. Subnormals read as 2^-14 (1 + fraction) first, which the subtraction takes
- * back exactly; it happens to all numbers (0 taken from most), as floating point under a
- * condition stays scalar code. */
+ * largest one. Subnormals first read as 2^-14 (1 + fraction), which the subtraction
+ * corrects exactly; it is done for all numbers (subtracting 0 from most), since
+ * conditional floating-point code would stay scalar. */
 static inline float f16_to_float(uint16_t code) {
     const uint32_t sign = (uint32_t)(code & 0x8000) << 16, magnitude = code & 0x7fff;
     const uint32_t subnormal = magnitude < 0x400, special = magnitude >= 0x7c00;
@@ -39,7 +39,7 @@ static inline float bf16_to_float(uint16_t code) {
     return float_of_bits((uint32_t)code << 16);
 }
 
-/* The nearest number of 16 bits, ties to even. Beyond the largest one it is infinite, NaN
+/* The nearest 16-bit number, ties to even. Beyond the largest one it is infinite; NaN
  * stays NaN.
  *
  * f16: adding 1/2 to less than 2^-14 rounds it to multiples of 2^-24, as subnormals are;

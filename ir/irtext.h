@@ -9,25 +9,26 @@
  *     %9 = attention(%6, %7, %8, mix_before=@encoder.0.mix) {heads=4} : f32[N, 17, 64] at encoder.0 as attention
  *     output logits = %12
  *
- * This is version 1, in which nodes are numbered: what files hold and what hashes are of,
- * so that equal models are equal bytes whoever wrote them. In version 2, `ir 2`, nodes
- * have names (ir/node_names.h), so that a node which is put in, taken out or changed
- * leaves the names of the others as they are, and texts can be compared line by line:
+ * This is version 1, in which nodes are numbered: what files hold and hashes are
+ * computed from, so that equal models give equal bytes whatever program wrote them. In
+ * version 2, `ir 2`, nodes have names (ir/node_names.h), so that inserting, removing or
+ * changing a node leaves the names of the others unchanged, and texts can be compared
+ * line by line:
  *
  *     %encoder.0.q = linear(%encoder.0.norm1, @w, bias=@b) : f32[N, 17, 64] at encoder.0 as q
  *
- * It is for people: `compress ir`, and dumps. Both are read; any names will do.
+ * It is for people: `compress ir`, and dumps. Both can be read; names are arbitrary.
  *
  * A second line `task fill_in` says what the model is for (ir/model_parts.h); it is left
- * out where the graph implies the same.
- * `$name` stands for an input as an operand, `@name` for a parameter, `%n` or `%name` for a node.
- * Names with characters other than letters, digits, '_', '.', '-', '/' are quoted.
- * `at stack.layer` (or `at stack`) and `as role` are left out when none. Attributes equal
- * to their defaults are left out, and so are empty braces. '#' starts a comment. Param
- * lines may end in `init zeros|ones|identity|normal(std)|trunc_normal(std)`, `kept` and
- * `frozen`, in this order. `kept 0=[0-63, 70] 1=[...]` gives, for each pruned axis, the
- * indices of the original model that remain, as increasing ranges.
- * Printing a parsed text gives the same text (comments and spacing aside). */
+ * out if the graph implies the same. `$name` stands for an input as an operand, `@name`
+ * for a parameter, `%n` or `%name` for a node. Names with characters other than letters,
+ * digits, '_', '.', '-', '/' are quoted. `at stack.layer` (or `at stack`) and `as role`
+ * are left out when none. Attributes equal to their defaults are left out, and so are
+ * empty braces. '#' starts a comment. Param lines may end in `init
+ * zeros|ones|identity|normal(std)|trunc_normal(std)`, `kept` and `frozen`, in this
+ * order. `kept 0=[0-63, 70] 1=[...]` gives, for each pruned axis, the indices of the
+ * original model that remain, as increasing ranges. Printing a parsed text gives the
+ * same text (comments and spacing aside). */
 /* clang-format on */
 #ifndef COMPRESS_IR_IRTEXT_H
 #define COMPRESS_IR_IRTEXT_H
@@ -37,10 +38,10 @@
 /* Appends the graph's text. Numbers the nodes. */
 void graph_print(Text *text, Graph *graph);
 
-/* The same with a comment behind each param line of a storage that has data:
+/* The same with a comment after each param line of a storage that has data:
  *     # norm 3.9 min -0.41 max 0.4 zeros 0 hash 53e0...
- * norm is the root of the sum of squares, zeros the number of elements equal to 0, hash
- * tensor_hash. An element that is no number makes the norm nan. Reads all weights. */
+ * norm is the square root of the sum of squares, zeros the number of elements equal to
+ * 0, hash the tensor_hash. A NaN element makes the norm nan. Reads all weights. */
 void graph_print_values(Text *text, Graph *graph);
 
 /* The same in version 2, with or without the comments. */

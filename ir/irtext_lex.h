@@ -19,7 +19,7 @@ typedef struct Lexer {
     int values; /* attribute values read so far, which are limited */
 } Lexer;
 
-/* Cursor at the start of `length` bytes, which stand at `start` in their file. */
+/* Cursor at the start of `length` bytes, which are at `start` in their file. */
 Lexer lexer_start(Arena *arena, Loc start, const char *text, size_t length, Diag *diag);
 
 /* Place of the next token (spaces and comments before it are skipped). */
@@ -29,16 +29,16 @@ Loc lex_loc(Lexer *lexer);
  * text. A zero byte in the text is reported as '\1'. */
 char lex_peek(Lexer *lexer);
 
-/* Passes over the next byte when it is `c`. */
+/* Skips the next byte if it is `c`. */
 bool lex_accept(Lexer *lexer, char c);
 
-/* Passes over `c` or fails with "expected 'c', found ...". */
+/* Skips `c` or fails with "expected 'c', found ...". */
 Status lex_expect(Lexer *lexer, char c);
 
 /* Fails with "expected WHAT, found ...", pointing at the next token. */
 Status lex_fail(Lexer *lexer, const char *what);
 
-/* Passes over the end of a line, or fails. The end of the text counts as one. */
+/* Skips the end of a line, or fails. The end of the text counts as one. */
 Status lex_line_end(Lexer *lexer);
 
 /* Length of the word (letters, digits and "_.-/") that comes next; 0 = none. Numbers may
@@ -46,7 +46,7 @@ Status lex_line_end(Lexer *lexer);
 size_t lex_word_length(Lexer *lexer);
 size_t lex_number_length(Lexer *lexer);
 
-/* Passes over the next word when it is `word`. */
+/* Skips the next word if it is `word`. */
 bool lex_accept_word(Lexer *lexer, const char *word);
 
 /* Reads a plain word, or a name, which is a word or a quoted string. `what` says what is

@@ -17,17 +17,17 @@ typedef struct IndexRange {
 typedef struct Lineage {
     const IndexRange *ranges; /* in an arena; increasing, with gaps between them */
     int count;                /* 0 = the axis was never pruned */
-    bool lost; /* its entries are none of the original's, and no part of them will be;
+    bool lost; /* none of its entries are the original's, nor will any part of it be;
                   there are no ranges */
 } Lineage;
 
-/* Whether there is something to tell: the axis was pruned, or its lineage is lost. */
+/* Whether there is anything to record: the axis was pruned, or its lineage is lost. */
 static inline bool lineage_is_told(const Lineage *lineage) {
     return lineage->count > 0 || lineage->lost;
 }
 
 /* Whether ranges are not negative, increasing and apart from each other, and there are
- * none where the lineage is lost. */
+ * none if the lineage is lost. */
 bool lineage_is_valid(const Lineage *lineage);
 
 /* Number of indices of a valid lineage with at least one range; INT64_MAX when it does
@@ -39,14 +39,14 @@ int64_t lineage_size(const Lineage *lineage);
 int64_t lineage_index(const Lineage *lineage, int64_t i);
 
 /* Lineage of an axis of which entries keep[0..count), increasing, remain: composed with
- * what was pruned before. What is lost stays lost. */
+ * earlier pruning. A lost lineage stays lost. */
 Lineage lineage_keep(Arena *arena, const Lineage *before, const int64_t *keep,
                      int64_t count);
 
 /* Deep copy into another arena. */
 Lineage lineage_copy(Arena *arena, const Lineage *lineage);
 
-/* Appends "[0-63, 70, 128-191]"; "[]" of one that is lost. */
+/* Appends "[0-63, 70, 128-191]"; "[]" if it is lost. */
 void lineage_print(Text *text, const Lineage *lineage);
 
 #endif

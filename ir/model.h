@@ -4,8 +4,8 @@
 
 #include "ir/graph.h"
 
-/* A small file that goes with a model wherever it is taken: its tokenizer, its names of
- * labels, how its images are prepared. Kept as it is, byte for byte. */
+/* A small file that accompanies a model: its tokenizer, its label names, how its images
+ * are prepared. Kept unchanged, byte for byte. */
 typedef struct ModelAsset {
     const char *name; /* a plain file name: "tokenizer.json" */
     const void *data;
@@ -13,7 +13,7 @@ typedef struct ModelAsset {
     Buf *buf; /* holds the data, which copies of the model share */
 } ModelAsset;
 
-/* A key of a configuration that asks for something in training which no op does: "dropout
+/* A key of a configuration that asks for something in training that no op does: "dropout
  * of attention probabilities". */
 typedef struct LeftOut {
     Loc at;
@@ -28,7 +28,7 @@ typedef struct Model {
     Tree *provenance;   /* a map: "steps" is a list with one map per pass that ran */
     ModelAsset *assets; /* sorted by name */
     int asset_count;
-    int64_t file_bytes; /* of the files that it was read from; 0 = of none */
+    int64_t file_bytes; /* of the files that it was read from; 0 = none */
     LeftOut *left_out;  /* of the configuration that its graph was built from */
 } Model;
 
@@ -41,26 +41,27 @@ void model_destroy(Model *model);
 /* Deep copy; weights are shared until written, assets for good. */
 Model *model_copy(const Model *model);
 
-/* Exchanges all that two models are, so that who holds a pointer to one finds the other.
+/* Swaps the contents of two models; pointers to one then refer to the other's content.
  */
 void model_swap(Model *a, Model *b);
 
-/* Asset by name, NULL when the model has none. */
+/* Asset by name, NULL if the model has none. */
 const ModelAsset *model_asset(const Model *model, const char *name);
 
-/* Adds an asset, copied, in place of the one of this name. */
+/* Adds an asset, copied, replacing any of this name. */
 void model_put_asset(Model *model, const char *name, const void *data, size_t length);
 
-/* Takes an asset out, if there is one of this name. */
+/* Removes the asset of this name, if there is one. */
 void model_remove_asset(Model *model, const char *name);
 
-/* Notes a key that asks for what no op does; the strings are copied. */
+/* Notes a key that asks for something that no op does; the strings are copied. */
 void model_leave_out(Model *model, Loc at, const char *key, const char *what);
 
-/* Warns of what is left out of the model's training, which is for who trains it. */
+/* Warns about what is left out of the model's training; to be called by passes that
+ * train. */
 void model_warn_left_out(const Model *model, Diag *diag);
 
-/* Drops the data of every storage, so that the model has shapes alone. */
+/* Drops the data of every storage, so that the model has only shapes. */
 void model_strip(Model *model);
 
 /* Gives every storage without weights its initial values by Storage.init, from
@@ -73,13 +74,13 @@ Status graph_init_weights(Graph *graph, uint64_t seed, Diag *diag);
  * storages count by shape. */
 void model_hash(Model *model, char out[HASH_TEXT_BYTES]);
 
-/* The same without Gaussians: what a Gaussian's origin names. */
+/* The same without Gaussians: the hash that a Gaussian's origin holds. */
 void model_content_hash(Model *model, char out[HASH_TEXT_BYTES]);
 
-/* Gives `model` the Gaussians of `from`, sharing their data, in place of those it has.
- * `model` must be what they were estimated for: its content hash is their origin, and
- * every storage that has one in `from` is there with the same shape. Fails with
- * STATUS_MODEL, also when `from` has none; nothing is changed then. */
+/* Gives `model` the Gaussians of `from`, sharing their data, instead of its own. `model`
+ * must be the one they were estimated for: its content hash is their origin, and every
+ * storage that has one in `from` exists with the same shape. Fails with STATUS_MODEL,
+ * also when `from` has none; nothing is changed then. */
 Status model_take_gaussians(Model *model, const Model *from, Diag *diag);
 
 #endif

@@ -14,24 +14,24 @@ typedef struct NameEntry {
     void *value;
 } NameEntry;
 
-/* Start with zeros; free with name_map_free, or give it an arena to live in. */
+/* Initialise with zeros; free with name_map_free, or give it an arena. */
 typedef struct NameMap {
     NameEntry *entries;
     size_t capacity, count; /* capacity is 0 or a power of two */
     Arena *arena;           /* of the entries; NULL = name_map_free frees them */
 } NameMap;
 
-/* Value of a key, NULL when absent. */
+/* Value of a key, NULL if absent. */
 void *name_map_get(const NameMap *map, const char *key);
 
 /* Adds a key, which must outlive the map, with a value other than NULL. False, with
- * nothing changed, when the key is there already. */
+ * nothing changed, if the key exists already. */
 bool name_map_add(NameMap *map, const char *key, void *value);
 
-/* Gives a key that is there another value. */
+/* Changes the value of an existing key. */
 void name_map_replace(NameMap *map, const char *key, void *value);
 
-/* Frees the map's memory; nothing where it lies in an arena. */
+/* Frees the map's memory; does nothing if it is in an arena. */
 void name_map_free(NameMap *map);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rewriting helpers: what passes do to graphs, in terms that keep them valid. */
+/* Rewriting helpers: what passes do to graphs, in ways that keep them valid. */
 #ifndef COMPRESS_IR_REWRITE_H
 #define COMPRESS_IR_REWRITE_H
 
@@ -8,30 +8,31 @@
  * itself (so a node inserted after `old` can wrap it). */
 void graph_replace_uses(Graph *graph, Node *old, Node *value);
 
-/* Unlinks a node that nobody uses. It must have no users. */
+/* Unlinks a node. It must have no users. */
 void graph_erase(Graph *graph, Node *node);
 
-/* Removes every node no output depends on (inputs stay), then every storage that no leaf
- * names, dropping its weights. Returns the number of nodes removed. */
+/* Removes every node that no output depends on (inputs stay), then every storage that no
+ * leaf names, dropping its weights. Returns the number of nodes removed. */
 int graph_remove_dead(Graph *graph);
 
 /* Moves `node` to just before `anchor` (NULL: to the end). The caller keeps the order
  * topological. */
 void graph_move_before(Graph *graph, Node *node, Node *anchor);
 
-/* Recomputes all types in order. Fails with the first op's complaint. */
+/* Recomputes all types in order. Fails with the first op's error. */
 Status graph_infer(Graph *graph, Diag *diag);
 
-/* Gives symbols whose size is above 0 that size for good, in the types of inputs and in
- * attributes that spell dimensions, and recomputes all types. Fails with STATUS_MODEL. */
+/* Fixes symbols whose size is above 0 to that size, in the types of inputs and in
+ * attributes that spell dimensions, and recomputes all types. Fails with
+ * STATUS_MODEL. */
 Status graph_bind(Graph *graph, const int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
-/* Copies all of `from` into `graph`: storages get `prefix` in front of their names and
- * share their weights with the originals (copy on write); inputs are matched by name with
- * those of `graph` and added when missing; outputs are not copied. Places keep their
- * layer and role, their stack gets the prefix. `map[id]` receives the copy of each node
- * of `from`, numbered by graph_number(from); it has room for from->node_count.
- * Fails with STATUS_MODEL when an input of the same name has another type. */
+/* Copies all of `from` into `graph`: storages get `prefix` before their names and share
+ * their weights with the originals (copy on write); inputs are matched by name with
+ * those of `graph` and added if missing; outputs are not copied. Places keep their layer
+ * and role, their stack gets the prefix. `map[id]` receives the copy of each node of
+ * `from`, numbered by graph_number(from); it has room for from->node_count. Fails with
+ * STATUS_MODEL when an input of the same name has another type. */
 Status graph_import(Graph *graph, Graph *from, const char *prefix, Node **map,
                     Diag *diag);
 

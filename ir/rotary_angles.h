@@ -1,5 +1,5 @@
-/* Angles of rotary positions, and the ways to stretch them over texts that are longer
- * than those that a model was trained on. */
+/* Angles of rotary positions, and ways to stretch them over texts longer than those on
+ * which a model was trained. */
 #ifndef COMPRESS_IR_ROTARY_ANGLES_H
 #define COMPRESS_IR_ROTARY_ANGLES_H
 
@@ -31,8 +31,8 @@ typedef struct RotaryAngles {
     bool whole; /* yarn: the bounds between pairs are rounded outwards to whole pairs */
 } RotaryAngles;
 
-/* What a pair of numbers turns by from one token to the next, [pairs]: theta^(-j /
- * pairs), stretched. */
+/* The angle by which a pair of numbers turns from one token to the next, [pairs]:
+ * theta^(-j / pairs), stretched. */
 void rotary_angles(double *turns, int64_t pairs, const RotaryAngles *angles);
 
 #endif

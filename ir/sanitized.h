@@ -1,5 +1,5 @@
 /* SANITIZED: whether AddressSanitizer is built in, which reserves terabytes of address
- * space, traces its own process and makes system calls of its own. */
+ * space, traces its own process and makes its own system calls. */
 #ifndef COMPRESS_IR_SANITIZED_H
 #define COMPRESS_IR_SANITIZED_H
 

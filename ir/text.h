@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 typedef struct Text {
-    char *data; /* terminated once anything was added; NULL when empty */
+    char *data; /* terminated once anything was added; NULL if empty */
     size_t length, capacity;
 } Text;
 
@@ -17,15 +17,15 @@ void text_add(Text *text, const char *fmt, ...) __attribute__((format(printf, 2,
 /* The same with arguments in a list. */
 void text_add_list(Text *text, const char *fmt, va_list args);
 
-/* Appends `length` bytes as they are. */
+/* Appends `length` bytes unchanged. */
 void text_bytes(Text *text, const char *bytes, size_t length);
 
 /* Appends a string in double quotes with \" \\ \n \t and \uXXXX escapes (JSON's rules).
  */
 void text_quoted(Text *text, const char *string);
 
-/* Appends the shortest decimal number that reads back as the same double. Always holds a
- * '.', an 'e' or one of inf, -inf, nan, so that it reads back as a float. */
+/* Appends the shortest decimal number that reads back as the same double. Always
+ * contains a '.', an 'e' or one of inf, -inf, nan, so that it reads back as a float. */
 void text_real(Text *text, double value);
 
 /* Frees the memory and empties the text. */

@@ -1,4 +1,4 @@
-/* Version of the project, as `compress --version` and what it writes have it. */
+/* Version of the project, as in `compress --version` and written files. */
 #ifndef COMPRESS_IR_VERSION_H
 #define COMPRESS_IR_VERSION_H
 
