@@ -10,14 +10,15 @@ typedef struct EarlyRun {
     Exits exits;
     Node **logits; /* of the exits */
     ExitRule rule;
-    NamedTensor results[2]; /* "logits" f32[N, classes] of the exit that a sample left at;
-                               "exit_layer" i32[N], the layer that it reads, from 1 */
+    NamedTensor
+        results[2]; /* "logits" f32[N, classes] of the exit at which a sample left;
+                       "exit_layer" i32[N], the layer that it reads, from 1 */
     DynamicReport report;
 } EarlyRun;
 
 /* Finds, in the arena, the exits of a model and the rule that calibrate_exits, or
  * add_exits, stored in it; call before its sizes are bound. A rule that was stored for
- * other weights gives a warning. Fails with STATUS_MODEL, at `path` and `key`, when there
+ * other weights gives a warning. Fails with STATUS_MODEL, at `path` and `key`, if there
  * are no early exits or no rule. */
 Status early_find(EarlyRun *run, Arena *arena, Model *model, const char *path,
                   const char *key, Diag *diag);
@@ -31,7 +32,7 @@ Status early_open(Dynamic **out, const EarlyRun *run, Graph *graph, int64_t runs
 Status early_run(EarlyRun *run, Dynamic *ready, const Batches *data, int threads,
                  const Watch *watch, Diag *diag);
 
-/* Samples of a batch, before some leave it. */
+/* Samples per batch, before some leave it. */
 enum { EARLY_SAMPLES = 16 };
 
 /* Drops the results. */

@@ -18,8 +18,8 @@ typedef struct GraphResults {
 GraphResults graph_results_create(Arena *arena, int capacity);
 
 /* Adds a value, with room for all samples: `sizes` are those of the data, N its samples.
- * Nothing when there is no more room. Fails with STATUS_MODEL for one that is not real or
- * has no row for each sample. */
+ * Does nothing if there is no more room. Fails with STATUS_MODEL for a value that is not
+ * real or has no row for each sample. */
 Status graph_results_add(GraphResults *results, const char *name, Node *node,
                          const int64_t sizes[DIM_SYMBOLS], Diag *diag);
 
@@ -30,7 +30,7 @@ enum { RESULTS_SAMPLES = 16 };
 Status graph_results_compute(GraphResults *results, Graph *graph, const Batches *data,
                              int threads, const Watch *watch, Diag *diag);
 
-/* The same with a graph that was made ready, whose results are these. */
+/* The same with a prepared graph, whose results are these. */
 Status graph_results_compute_by(GraphResults *results, Forward *ready,
                                 const Batches *data, int threads, const Watch *watch,
                                 Diag *diag);

@@ -1,4 +1,4 @@
-/* Inspection: what a model is made of, for whoever prints it. */
+/* Inspection: what a model is made of, ready for printing. */
 #ifndef COMPRESS_SESSION_INSPECTION_H
 #define COMPRESS_SESSION_INSPECTION_H
 

@@ -23,11 +23,11 @@ struct CompressModel {
     Model *model;
 };
 
-/* What a call does, and so which others may run at the same time. */
+/* What a call does, which decides which others may run at the same time. */
 typedef enum LibraryWork {
-    LIBRARY_COMPUTES, /* with models that nobody changes: any but passes */
-    LIBRARY_FILES,    /* reads, writes or hashes them: any that compute */
-    LIBRARY_PASSES    /* sets what is the process's: none */
+    LIBRARY_COMPUTES, /* computes with models that are not changed: any except passes */
+    LIBRARY_FILES,    /* reads, writes or hashes files: any that compute */
+    LIBRARY_PASSES    /* changes process-wide state: none */
 } LibraryWork;
 
 /* One call of a function of the library. */
@@ -39,37 +39,37 @@ typedef struct LibraryCall {
 
     LibraryWork work;
 
-    /* what the host's thread gets back */
+    /* state of the host's thread to restore */
     int host_openmp; /* threads of OpenMP's */
     locale_t host_locale;
     fenv_t host_floats; /* rounding, exceptions that trap, flags */
 } LibraryCall;
 
-/* Begins a call, as soon as those that run allow; to be ended. The watch refers to
- * `call`, which stays where it is. False: there is no context, or the calling thread is
- * in a call already. */
+/* Begins a call, as soon as running calls allow it; to be ended. The watch refers to
+ * `call`, which must not move. False: there is no context, or the calling thread is
+ * already in a call. */
 bool library_begin(LibraryCall *call, CompressContext *context, LibraryWork work);
 
-/* A call that had to do with files only computes from now on: others may. */
+/* A call of kind files only computes from now on, so that others may use files. */
 void library_compute(LibraryCall *call);
 
 /* Whether the calling thread is in a call, and so in a callback of the host. */
 bool library_in_call(void);
 
-/* Around a call of a function of the host: it has its own locale and its own
+/* To be called around calls of the host's functions, which get its own locale and
  * floating-point environment. */
 void library_leave(const LibraryCall *call);
 void library_return(void);
 
-/* Fails with STATUS_USAGE where an argument of that name is NULL. */
+/* Fails with STATUS_USAGE if an argument, called by that name, is NULL. */
 Status library_need(const LibraryCall *call, const void *argument, const char *name);
 
-/* Keeps the messages and frees the rest. Returns the status as a number of the library.
+/* Keeps the messages and frees the rest. Returns the status as the library's number.
  */
 CompressStatus library_end(LibraryCall *call, Status status);
 
 /* A map that the caller wrote in YAML; NULL or an empty text = an empty one. Fails with
- * STATUS_USAGE for what is none. `name` is the argument's in messages. */
+ * STATUS_USAGE for anything else. `name` is the argument's in messages. */
 Status library_options(Tree **out, const LibraryCall *call, const char *name,
                        const char *text);
 

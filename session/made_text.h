@@ -1,4 +1,4 @@
-/* Made text: what the tokens of a language model say, until one of several stops. */
+/* Made text: the text of a language model's tokens, up to one of several stops. */
 #ifndef COMPRESS_SESSION_MADE_TEXT_H
 #define COMPRESS_SESSION_MADE_TEXT_H
 
@@ -7,8 +7,8 @@
 
 typedef struct MadeText {
     Text prompt;    /* the tokens that were there before, as text */
-    Text made;      /* what came after; ends in front of a stop */
-    size_t certain; /* bytes of it that no stop can take back any more */
+    Text made;      /* the text after that; ends before a stop */
+    size_t certain; /* bytes of it that no stop can remove any more */
     bool stopped;
 
     /* private to session/made_text.c */
@@ -16,20 +16,22 @@ typedef struct MadeText {
     const StringList *stops;
 } MadeText;
 
-/* Starts with the tokens of a prompt; stops in it do not count. `stops` and tokenizer
- * must outlive it. Zeros, or an earlier text, before. Fails as detokenizer_add. */
+/* Starts with the tokens of a prompt; stops in the prompt do not count. `stops` and
+ * tokenizer must outlive it. The struct must be zeros or hold an earlier text. Fails as
+ * detokenizer_add. */
 Status made_text_start(MadeText *self, const Tokenizer *tokenizer,
                        const StringList *stops, const int32_t *prompt, int64_t count,
                        Diag *diag);
 
-/* Adds what is certain of a token; one beyond the vocabulary says nothing. */
+/* Adds the part of a token's text that is certain; a token beyond the vocabulary adds
+ * nothing. */
 Status made_text_add(MadeText *self, int32_t token, Diag *diag);
 
-/* Adds what is left at the end of the text; all of it is certain now. */
+/* Adds the rest at the end of the text; all of it is then certain. */
 void made_text_finish(MadeText *self);
 
-/* Tokens that end a text: the vocabulary's end, and the one that begins a text where that
- * is one of the stops; -1 = none. */
+/* Tokens that end a text: the vocabulary's end token, and the one that begins a text if
+ * it is one of the stops; -1 = none. */
 void made_text_ends(int32_t ends[2], const StringList *stops, const Tokenizer *tokenizer);
 
 /* Frees the memory. */

@@ -5,15 +5,15 @@
 #include "io/formats/save.h"
 
 /* Checks that a file can be written at `path`: its folder exists and is writable, and
- * what is there now, if anything, is a regular file. `what` names the flag or key in the
- * message. NULL is fine. Fails with STATUS_IO. */
+ * anything there now is a regular file. `what` names the flag or key in the message.
+ * NULL is fine. Fails with STATUS_IO. */
 Status output_check(Arena *arena, const char *what, const char *path, Diag *diag);
 
 /* The same for a model's output, which may be a folder: "name/". */
 Status output_path_check(Arena *arena, const char *what, const ModelOutput *output,
                          Diag *diag);
 
-/* The folder, in the arena, that a model's output is put into. */
+/* The folder, in the arena, into which a model's output is put. */
 const char *output_folder(Arena *arena, const ModelOutput *output);
 
 /* What kind of file is written. Files are known by their content: that a file is JSON
@@ -34,18 +34,17 @@ typedef enum OutputKind {
  * folder. */
 bool same_file(const char *a, const char *b);
 
-/* Whether `path` is `other`, or lies in it: a folder, which need not be there yet. */
+/* Whether `path` is `other`, or is inside it: a folder, which need not exist yet. */
 bool output_overlaps(Arena *arena, const char *path, const char *other);
 
-/* Checks that writing `path` loses nothing: what is there now, if anything, is empty or
- * of the same kind, and none of the files in `read`, nor, for a folder,
- * what holds one; NULLs among them are left out. `path` NULL is fine. Fails with
- * STATUS_IO. */
+/* Checks that writing `path` loses nothing: anything there now is empty or of the same
+ * kind, and is none of the files in `read` nor, for a folder, contains one; NULLs among
+ * them are ignored. `path` NULL is fine. Fails with STATUS_IO. */
 Status output_replace_check(const char *what, const char *path, OutputKind kind,
                             const StringList *read, Diag *diag);
 
-/* The output as it is where its model has failed a gate: under another name,
- * NAME.failed.h5 for NAME.h5, in the arena. */
+/* The output for a model that failed a gate: under another name, NAME.failed.h5 for
+ * NAME.h5, in the arena. */
 ModelOutput output_of_failed(Arena *arena, const ModelOutput *output);
 
 /* Makes sure that a folder exists and is writable; makes it when its parent exists.

@@ -22,8 +22,8 @@ typedef struct PerplexityOptions {
 /* Most bytes of a text. */
 #define PERPLEXITY_BYTES_MAX ((size_t)1 << 30)
 
-/* A text's tokens are those of the tokenizer, behind its token for the beginning where it
- * puts one there (`first`; else the text's own first token is not predicted). They are
+/* A text's tokens are those of the tokenizer, after its beginning-of-text token if it
+ * adds one (`first`; otherwise the text's own first token is not predicted). They are
  * cut into windows as io/datasets/text_windows.h says; last words are those of
  * io/datasets/last_words.h. Logarithms are natural. */
 typedef struct Perplexity {
@@ -31,11 +31,11 @@ typedef struct Perplexity {
     int64_t samples;        /* windows, or texts with a last word */
     int64_t bytes, tokens;  /* of the text without `first`; 0 with last words */
     int64_t predicted;      /* tokens that count */
-    int32_t first;          /* token in front of the text; -1 = none */
+    int32_t first;          /* token before the text; -1 = none */
     double loss;            /* sum over them of -log p */
-    int64_t likeliest;      /* of them, how many the model gives the largest logit */
-    int64_t exact;          /* samples of which it does so for all that count */
-    double seconds;         /* of running the model */
+    int64_t likeliest;      /* how many of them have the largest logit */
+    int64_t exact;          /* samples in which all that count do */
+    double seconds;         /* seconds of running the model */
 } Perplexity;
 
 /* Runs the model over the text. Sums have one order at any number of threads. Fails with
@@ -50,8 +50,8 @@ Status perplexity_measure(Perplexity *out, const Model *model, const char *name,
 double perplexity_of_tokens(const Perplexity *it);
 double perplexity_of_words(const Perplexity *it);
 
-/* Bits for each byte of the text: those of a token over the bytes that a token has. It
- * compares models of different tokenizers. */
+/* Bits per byte of the text: bits per token divided by bytes per token. Use it to
+ * compare models with different tokenizers. */
 double perplexity_bits_per_byte(const Perplexity *it);
 
 #endif

@@ -5,11 +5,11 @@
 
 #include "ir/status.h"
 
-/* Loads a plug-in for as long as the process lives; one that is loaded already is left
- * alone. Runs its code: not for files of strangers. Fails with STATUS_IO where the file
- * cannot be read, with STATUS_FORMAT where it is no plug-in, or one for another
- * interface, and with STATUS_USAGE where its passes cannot be added: a name that is taken
- * or none, an option without a kind. None of them is added then. */
+/* Loads a plug-in for the lifetime of the process; does nothing if it is already loaded.
+ * Runs its code, so do not use it for untrusted files. Fails with STATUS_IO if the file
+ * cannot be read, with STATUS_FORMAT if it is not a plug-in, or one for another
+ * interface, and with STATUS_USAGE if its passes cannot be added: a name that is taken
+ * or invalid, an option without a kind. Then none of them is added. */
 Status plugin_load(const char *path, Diag *diag);
 
 #endif

@@ -1,28 +1,28 @@
-/* Predictions: what a model says of texts and images, by its task. */
+/* Predictions: what a model predicts for texts and images, depending on its task. */
 #ifndef COMPRESS_SESSION_PREDICTIONS_H
 #define COMPRESS_SESSION_PREDICTIONS_H
 
 #include "session/user_inputs.h"
 
-/* Name of the output that predictions of a task are read from; NULL where there are none:
+/* Name of the output from which predictions of a task are read; NULL if there are none:
  * they are classes, labels, values, words, answers, scores, embeddings. */
 const char *predictions_output(Task task);
 
-/* What a model gives for samples, which are told as they were given. */
+/* A model's outputs for samples, with the samples as they were given. */
 typedef struct Predictions {
     const Model *model;
     const Tensor *logits;       /* or embeddings, by sample */
     const char *const *samples; /* texts, or paths of images */
-    const UserTexts *texts;     /* of other samples NULL, or none */
+    const UserTexts *texts;     /* for other samples NULL, or none */
     const Tokenizer *tokenizer; /* of texts */
-    const int32_t *exits;       /* the layer behind which each left; NULL = all ran */
+    const int32_t *exits; /* the layer after which each left; NULL = all ran to the end */
 
     /* set by predictions_prepare */
-    const double *threshold; /* multi_label: of every label */
+    const double *threshold; /* multi_label: for every label */
 } Predictions;
 
-/* Sets what all samples need, in the arena. Fails with STATUS_MODEL where the model's
- * id2label or stored thresholds do not fit, or where the task needs texts and there are
+/* Sets what all samples need, in the arena. Fails with STATUS_MODEL if the model's
+ * id2label or stored thresholds do not fit, or if the task needs texts and there are
  * none. */
 Status predictions_prepare(Predictions *predictions, Arena *arena, Diag *diag);
 
@@ -41,7 +41,7 @@ Status predictions_prepare(Predictions *predictions, Arena *arena, Diag *diag);
  *     less that of there being none (both at token 0);
  *   choose: `score`;
  *   embed: `embedding`.
- * Fails with STATUS_USAGE at a sample that should be a pair and is none. */
+ * Fails with STATUS_USAGE at a sample that should be a pair and is not. */
 Status prediction_of(Tree **out, const Predictions *predictions, int64_t sample,
                      Arena *arena, Diag *diag);
 

@@ -11,7 +11,7 @@
  *          "shares": 0, "exit": true, "parameters": 50240}, ...]}]}
  *
  * Numbers that would be 0 and keys that do not apply are left out. `original` is the
- * layer's number in the model that layers were first removed from, `shares` the first
+ * layer's number in the model from which layers were first removed, `shares` the first
  * layer of the stack with which it shares a matrix, `parameters` those of storages that
  * no node before the layer's uses. Numbers the graph's nodes. */
 Tree *structure_tree(Arena *arena, const Model *model);

@@ -1,4 +1,5 @@
-/* Numbers for people: digits in groups of three, and units. Texts are put into the arena.
+/* Human-readable numbers: digits in groups of three, and units. Texts are put into the
+ * arena.
  */
 #ifndef COMPRESS_SESSION_UNITS_H
 #define COMPRESS_SESSION_UNITS_H
@@ -20,8 +21,8 @@ const char *text_flops(Arena *arena, double flops);
 /* "0.42 s", from 100 seconds "3:07", from an hour "1:02:03". */
 const char *text_seconds(Arena *arena, double seconds);
 
-/* Reads a size: "500M", "10G", "1.5T", units of 1024, which "MiB" says as well; "60MB",
- * of 1000; or bytes. False when it is not one. */
+/* Reads a size: "500M", "10G", "1.5T", units of 1024, also "MiB"; "60MB", units of 1000;
+ * or bytes. False if it is not a size. */
 bool size_parse(const char *text, int64_t *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Disk: how fast a file is written so that it stays, and read. */
+/* Disk: how fast a file is written durably, and read. */
 #ifndef COMPRESS_SESSION_BENCH_DISK_H
 #define COMPRESS_SESSION_BENCH_DISK_H
 

@@ -1,4 +1,4 @@
-/* Rank model: how long an optimiser step takes on R ranks of T threads each, foretold.
+/* Rank model: predicts how long an optimiser step takes on R ranks with T threads each.
  *
  *     step     = compute + exposed + meetings + update
  *     compute  = C ceil(S / R) / S / (T e)
@@ -7,13 +7,13 @@
  *     meetings = 2 L ceil(log2 R)
  *     update   = U / R
  *
- * with C the seconds of a mini-batch's runs on one thread, S the shards it is cut into, e
- * how much of a rank's threads works (1 = all), G the bytes of a gradient, of which each
- * rank sends and gets its share twice (reduce-scatter, then all-gather of weights:
- * Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, JPDC 2009), B bytes a
- * second of one rank's network, L the seconds of a message, h the share of the computing
- * during which gradients can be sent, and U the seconds of the optimiser on one rank. For
- * R = 1 there is neither wire nor meeting. */
+ * with C the seconds of a mini-batch's runs on one thread, S the shards it is cut into,
+ * e the share of a rank's threads that work (1 = all), G the bytes of a gradient, of
+ * which each rank sends and gets its share twice (reduce-scatter, then all-gather of
+ * weights: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, JPDC 2009), B
+ * bytes a second of one rank's network, L the seconds of a message, h the share of the
+ * computing during which gradients can be sent, and U the seconds of the optimiser on
+ * one rank. For R = 1 there is neither wire nor meeting. */
 #ifndef COMPRESS_SESSION_BENCH_RANK_MODEL_H
 #define COMPRESS_SESSION_BENCH_RANK_MODEL_H
 
@@ -21,7 +21,7 @@
 
 #include <stdint.h>
 
-/* What a recipe and a machine say. */
+/* Facts from a recipe and a machine. */
 typedef struct RankWork {
     double compute;  /* C */
     double gradient; /* G */
@@ -29,7 +29,7 @@ typedef struct RankWork {
     int64_t shards;  /* S */
 } RankWork;
 
-/* What the cluster is like. */
+/* Properties of the cluster. */
 typedef struct RankCluster {
     int64_t threads;   /* T, of each rank */
     double efficiency; /* e */
@@ -46,7 +46,7 @@ typedef struct RankTime {
 /* The time on `ranks` ranks, at least 1. */
 RankTime rank_time(const RankWork *work, const RankCluster *cluster, int64_t ranks);
 
-/* How much of `ranks` ranks works, against one rank of as many threads: 1 = all of it. */
+/* Efficiency of `ranks` ranks compared with one rank of as many threads: 1 = full. */
 double rank_efficiency(const RankWork *work, const RankCluster *cluster, int64_t ranks);
 
 /* Reads a network as "25G,20us": bits a second with k, M, G or T, and the time of a

@@ -1,10 +1,10 @@
-/* Step time: how long the steps of a recipe would take on a machine, by what its plan
- * says they compute and by what was measured of the machine. A roofline without overlap
- * (Williams, Waterman and Patterson, Roofline, CACM 2009): products at their rate, and
- * all else by the bytes it moves.
+/* Step time: how long the steps of a recipe would take on a machine, from the work in
+ * its plan and the measurements of the machine. A roofline without overlap (Williams,
+ * Waterman and Patterson, Roofline, CACM 2009): products at their rate, and everything
+ * else by the bytes it moves.
  *
- * What is not counted: reading, drawing and augmenting samples, starting, the fixed cost
- * of a call of a small op, and what steps do that neither train nor evaluate. */
+ * Not counted are reading, drawing and augmenting samples, starting, the fixed cost of
+ * calls of small ops, and steps that neither train nor evaluate. */
 #ifndef COMPRESS_SESSION_BENCH_STEP_TIME_H
 #define COMPRESS_SESSION_BENCH_STEP_TIME_H
 
@@ -22,10 +22,10 @@ typedef struct StepTime {
     int threads;     /* that it keeps busy */
     double products; /* of products */
     double memory;   /* of all other ops */
-    double update;   /* of adding gradients and of the optimiser */
+    double update;   /* for adding gradients and for the optimiser */
 } StepTime;
 
-/* Of step `index` of a session that was planned. */
+/* For step `index` of a session that was planned. */
 StepTime step_time(const Machine *machine, const Session *session, int index);
 
 /* Seconds of the whole step, and what takes the largest part of them: "products",
@@ -34,13 +34,14 @@ double step_time_seconds(const StepTime *time);
 StepBound step_time_bound(const StepTime *time);
 const char *step_bound_name(StepBound bound);
 
-/* Seconds on `threads` threads for `work`, by the machine's rates; between one thread and
- * all a rate grows evenly from that of one to that of all. */
+/* Seconds on `threads` threads for `work`, by the machine's rates, which are
+ * interpolated linearly between one thread and all. */
 double work_products_seconds(const Machine *machine, const PlanWork *work, int threads);
 double work_memory_seconds(const Machine *machine, const PlanWork *work, int threads);
 
-/* Bytes that an optimiser step moves beside forward and backward runs: AdamW reads and
- * writes 7 floats of a weight, and each shard's gradient is zeroed, written and added. */
+/* Bytes that an optimiser step moves in addition to forward and backward runs: AdamW
+ * reads and writes 7 floats per weight, and each shard's gradient is zeroed, written and
+ * added. */
 double update_bytes(const TrainWork *work, int64_t shards);
 
 #endif

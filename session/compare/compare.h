@@ -1,6 +1,6 @@
 /* Compare: what differs between two models, in structure, weights, outputs and
- * configuration. Any two that can be read; where layers, heads or units are gone, those
- * that remain are compared with what they were. */
+ * configuration. Works for any two that can be read; if layers, heads or units were
+ * removed, the remaining ones are compared with their originals. */
 #ifndef COMPRESS_SESSION_COMPARE_COMPARE_H
 #define COMPRESS_SESSION_COMPARE_COMPARE_H
 
@@ -23,7 +23,7 @@ typedef struct Comparison {
     Measure measure[2];
     int64_t file_bytes[2];
     NodeComparison nodes;
-    /* Whether these were compared; a model of IR text alone has no configuration. */
+    /* Whether these were compared; a model that is only IR text has no configuration. */
     bool has_storages, has_outputs, has_config;
     StorageComparison storages;
     OutputComparison outputs;
@@ -34,9 +34,9 @@ typedef struct Comparison {
 } Comparison;
 
 /* Compares model `a` with `b`, which were read from those paths, with weights unless
- * `options->structure`. Models of which one has none are compared without values. All is
- * in the arena and borrows from the models. Fails with STATUS_MODEL for a model that
- * cannot be measured, and as compare_outputs does. */
+ * `options->structure`. If one of the models has none they are compared without values.
+ * Everything is in the arena and borrows from the models. Fails with STATUS_MODEL for a
+ * model that cannot be measured, and as compare_outputs does. */
 Status compare_models(Comparison *out, Arena *arena, Model *const models[2],
                       const char *const paths[2], const CompareOptions *options,
                       Diag *diag);

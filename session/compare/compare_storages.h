@@ -1,4 +1,4 @@
-/* Comparing the weights of two models: those that nodes in one place read. */
+/* Comparing the weights of two models: those read by nodes in the same place. */
 #ifndef COMPRESS_SESSION_COMPARE_COMPARE_STORAGES_H
 #define COMPRESS_SESSION_COMPARE_COMPARE_STORAGES_H
 
@@ -9,7 +9,7 @@ typedef enum StorageChange {
     STORAGE_CLOSE,   /* values within the tolerance */
     STORAGE_CHANGED, /* values, or the type that they are stored in */
     STORAGE_CUT,     /* B has some of A's entries: `kept` says which */
-    STORAGE_OTHER,   /* shapes of which no entries are known to be the same */
+    STORAGE_OTHER,   /* shapes differ and no entries are known to be the same */
     STORAGE_REMOVED, /* A's alone */
     STORAGE_ADDED,   /* B's alone */
     STORAGE_CHANGE_COUNT
@@ -20,9 +20,9 @@ const char *storage_change_name(StorageChange change);
 
 typedef struct StoragePair {
     const Storage *a, *b; /* one may be NULL */
-    const NodePair *at;   /* the first nodes that read it; NULL where only its name is the
-                             same */
-    const char *where;    /* the same as text: "encoder.0.q weight" */
+    const NodePair
+        *at; /* the first nodes that read it; NULL if only its name is the same */
+    const char *where; /* the same as text: "encoder.0.q weight" */
     StorageChange change;
     int merged;      /* weights of A that are this one of B: above 1 they became shared */
     int split;       /* weights of B that are this one of A: above 1 they were shared */
@@ -31,21 +31,22 @@ typedef struct StoragePair {
     double largest;  /* largest absolute difference */
     Lineage kept[RANK_MAX]; /* by axis: A's entries that B has; none = all */
     bool by_values;         /* found by comparing entries, not from lineages */
-    int64_t heads;          /* where kept[0] is whole heads: how many A has, */
+    int64_t heads;          /* if kept[0] is whole heads: how many A has, */
     Lineage kept_heads;     /* and which of them B has */
 } StoragePair;
 
 typedef struct StorageComparison {
-    StoragePair *pairs; /* in the order of the nodes; then what no pair of nodes reads */
+    StoragePair
+        *pairs; /* in the order of the nodes; then those that no pair of nodes reads */
     int count;
     int counts[STORAGE_CHANGE_COUNT];
     int retyped;  /* stored in another type */
-    int reshared; /* pairs of which one side is shared where the other is not */
+    int reshared; /* pairs in which one side is shared and the other is not */
 } StorageComparison;
 
 /* Compares storages by the nodes that read them, the others by name. Values are compared
- * where both models have them, as doubles; errors up to `tolerance` count as close. All
- * is in the arena. Fails with STATUS_MEMORY. */
+ * if both models have them, as doubles; errors up to `tolerance` count as close.
+ * Everything is in the arena. Fails with STATUS_MEMORY. */
 Status compare_storages(StorageComparison *out, Arena *arena, const NodeComparison *nodes,
                         const Model *a, const Model *b, double tolerance, Diag *diag);
 

@@ -15,17 +15,17 @@ typedef struct Axis {
     int ticks;
 } Axis;
 
-/* How an axis is to be. */
+/* Wanted properties of an axis. */
 typedef struct AxisWish {
-    bool log;   /* logarithmic, where all values are above 0 */
-    bool tight; /* ends at the least and at the largest value, not at ticks */
+    bool log;   /* logarithmic, if all values are above 0 */
+    bool tight; /* ends at the smallest and the largest value, not at ticks */
     bool whole; /* values are whole numbers, and so are ticks */
-    bool zero;  /* begins at 0, where all values are above it; not on a log axis */
-    int ticks;  /* about so many, 2 to 8 */
+    bool zero;  /* begins at 0, if all values are above it; not on a log axis */
+    int ticks;  /* approximate number of ticks, 2 to 8 */
 } AxisWish;
 
-/* Makes the axis of values from `least` to `most`, which are finite. One value alone gets
- * room on both sides. */
+/* Makes the axis for values from `least` to `most`, which are finite. A single value
+ * gets room on both sides. */
 void axis_make(Axis *axis, double least, double most, AxisWish wish);
 
 /* Place of a value: 0 at the axis's low end, 1 at the high one. */

@@ -4,7 +4,7 @@
 
 #include "ir/text.h"
 
-#define CHART_WIDTH 380 /* of every picture's view box; text in it is 11 high */
+#define CHART_WIDTH 380 /* width of every picture's view box; text in it is 11 high */
 
 /* How values are shown: by a line from one to the next, which has the dashes of its
  * colour unless it is dotted or solid, and by a mark at each. */
@@ -20,20 +20,20 @@ typedef enum ChartMarks {
 typedef struct ChartSeries {
     const char *name;
     const double *x, *y;
-    const char *const *notes; /* by value, what is said of a point; NULL = nothing */
+    const char *const *notes; /* by value, a note on each point; NULL = none */
     int count;
     int color;   /* of the palette, dash and mark as well; any number from 0 */
     int marks;   /* OR of ChartMarks */
-    double tint; /* from 0 to 1: one of a family of lines that is told by its shade; 0 =
-                    none of one */
+    double tint; /* from 0 to 1: the shade of one of a family of lines; 0 = not in a
+                    family */
 } ChartSeries;
 
 typedef struct Chart {
     const char *title, *x_title, *y_title;
-    const char *legend_note; /* of families: what the shades mean; NULL = none */
-    bool x_log, y_log;       /* where all values allow it */
+    const char *legend_note; /* for families: what the shades mean; NULL = none */
+    bool x_log, y_log;       /* if all values allow it */
     bool x_zero;             /* the x axis begins at 0 */
-    bool x_whole;            /* x are whole numbers: of steps, of layers */
+    bool x_whole;            /* x are integers: steps, layers */
     const ChartSeries *series;
     int count;
 } Chart;
@@ -41,8 +41,8 @@ typedef struct Chart {
 /* Whether there is any value to show. */
 bool chart_has_values(const Chart *chart);
 
-/* Appends what the chart shows in a sentence for each series, for those who do not see
- * it, escaped. */
+/* Appends a description of the chart, one sentence per series, for readers who cannot
+ * see it, escaped. */
 void chart_describe(Text *text, const Chart *chart);
 
 /* Appends the elements of the chart from y = 0 on and returns the height that they take.

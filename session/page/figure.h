@@ -1,4 +1,4 @@
-/* Figure: a picture of a page, whatever kind it is of, and the table that it shows. */
+/* Figure: a picture on a page, of any kind, and the table that it shows. */
 #ifndef COMPRESS_SESSION_PAGE_FIGURE_H
 #define COMPRESS_SESSION_PAGE_FIGURE_H
 
@@ -8,7 +8,7 @@
 
 typedef enum FigureGroup {
     FIGURES_STRUCTURE, /* layers after each step that changed them */
-    FIGURES_TRADE,     /* what a model is worth against what it costs */
+    FIGURES_TRADE,     /* what a model is worth versus what it costs */
     FIGURES_TRAINING,
     FIGURES_IMPORTANCE,
     FIGURES_DIAGNOSIS,
@@ -17,22 +17,22 @@ typedef enum FigureGroup {
 
 typedef struct Figure {
     FigureGroup group;
-    const char *slug;  /* of its files: letters, digits and '-', unique on the page */
-    const char *title; /* without mark-up, from anywhere */
-    const char *run;   /* name of the run that it is of; NULL = of all, or the only one */
+    const char *slug;  /* for its files: letters, digits and '-', unique on the page */
+    const char *title; /* without mark-up, from any source */
+    const char *run;   /* name of its run; NULL = all runs, or the only one */
     int run_color;
     const char *note;   /* a sentence, or NULL */
     const Chart *chart; /* one of these three */
     const Heat *heat;
     const Outline *outline;
-    const OutlineScale *scale; /* of the outlines that it stands beside */
+    const OutlineScale *scale; /* of the outlines that it is shown beside */
 } Figure;
 
 /* Appends the picture as an <svg> element for a page: `id` makes its names unique there.
  */
 void figure_inline(Text *text, const Figure *figure, int id);
 
-/* Appends the picture as a file of its own: colours for light and dark, title inside. */
+/* Appends the picture as a separate file: colours for light and dark, title inside. */
 void figure_file(Text *text, const Figure *figure);
 
 /* Appends the numbers of the picture as CSV. */

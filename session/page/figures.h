@@ -1,4 +1,4 @@
-/* Figures: all pictures that runs give, in the order in which a page shows them. */
+/* Figures: all pictures of runs, in the order in which a page shows them. */
 #ifndef COMPRESS_SESSION_PAGE_FIGURES_H
 #define COMPRESS_SESSION_PAGE_FIGURES_H
 
@@ -24,9 +24,9 @@ int figures_in(const Figures *figures, FigureGroup group);
 
 /* ---- for the functions that make them ---- */
 
-/* Adds a picture if it shows any value: of the chart and its list of series a copy is
- * kept. `run` NULL = of all runs; else its name goes into the slug, and the figure names
- * it where there are several. */
+/* Adds a picture if it shows any value; copies the chart and its list of series. `run`
+ * NULL = all runs; otherwise its name goes into the slug, and the figure names it if
+ * there are several. */
 void figures_add_chart(Figures *figures, FigureGroup group, const Run *run,
                        const char *slug, const Chart *chart, const char *note);
 void figures_add_heat(Figures *figures, FigureGroup group, const Run *run,

@@ -5,7 +5,7 @@
 #include "ir/text.h"
 
 #define HEAT_COLUMNS                                                                     \
-    64               /* that are drawn; of more neighbours are joined by their mean      \
+    64               /* that are drawn; if there are more, neighbours are averaged       \
                       */
 #define HEAT_ROWS 64 /* that are drawn */
 
@@ -24,9 +24,9 @@ typedef struct Heat {
 /* Whether there is any value to show. */
 bool heat_has_values(const Heat *heat);
 
-/* As chart_describe, chart_draw and chart_csv (session/page/chart.h). Shades are those of
- * the logarithm where all values are above 0 and the largest is a hundred times the
- * least. */
+/* As chart_describe, chart_draw and chart_csv (session/page/chart.h). Shades are
+ * logarithmic if all values are above 0 and the largest is at least a hundred times the
+ * smallest. */
 void heat_describe(Text *text, const Heat *heat);
 double heat_draw(Text *text, const Heat *heat);
 void heat_csv(Text *text, const Heat *heat);

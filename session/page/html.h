@@ -1,5 +1,5 @@
-/* Html: runs as one page that stands alone: no script, nothing fetched, light and dark,
- * for a phone, a desk and paper. */
+/* Html: runs as one self-contained page: no script, nothing fetched, light and dark, for
+ * phones, screens and paper. */
 #ifndef COMPRESS_SESSION_PAGE_HTML_H
 #define COMPRESS_SESSION_PAGE_HTML_H
 
@@ -11,7 +11,7 @@ void html_page(Text *text, const Figures *figures);
 /* Appends the table of a run's steps. */
 void html_steps(Text *text, Arena *arena, const Run *run);
 
-/* Appends what a run or model came of: files, hashes, seed, machine, recipe. */
+/* Appends the provenance of a run or model: files, hashes, seed, machine, recipe. */
 void html_provenance(Text *text, Arena *arena, const Run *run);
 
 #endif

@@ -1,4 +1,4 @@
-/* Page: what `compress report` makes of runs. */
+/* Page: the output of `compress report`. */
 #ifndef COMPRESS_SESSION_PAGE_PAGE_H
 #define COMPRESS_SESSION_PAGE_PAGE_H
 
@@ -6,7 +6,7 @@
 #include "ir/text.h"
 
 /* Reads `count` reports of runs or models, from 1 to RUNS_MAX (session/page/runs.h), and
- * writes, by the end of the output's path:
+ * writes, depending on the ending of the output's path:
  *
  *     .html   one page that needs nothing but itself
  *     .md     Markdown, for the comment of a pull request

@@ -1,7 +1,7 @@
 /* Palette: the colours, lines and letters of pages and pictures, light and dark.
  *
- * The six colours keep apart for the colour-blind (after Okabe and Ito's), at a contrast
- * of 3 to 1 or more on either background. */
+ * The six colours are distinguishable for colour-blind readers (after Okabe and Ito),
+ * with a contrast of at least 3 to 1 on either background. */
 #ifndef COMPRESS_SESSION_PAGE_PALETTE_H
 #define COMPRESS_SESSION_PAGE_PALETTE_H
 

@@ -1,7 +1,7 @@
-/* Runs: what pages tell of, read from reports of runs and from model files.
+/* Runs: the subject of pages, read from reports of runs and from model files.
  *
- * Both are taken as they are: a key that is absent, unknown or of another kind is as if
- * it were not there. */
+ * Both may hold anything: a key that is missing, unknown or of the wrong kind is
+ * ignored. */
 #ifndef COMPRESS_SESSION_PAGE_RUNS_H
 #define COMPRESS_SESSION_PAGE_RUNS_H
 
@@ -9,7 +9,7 @@
 #include "session/report/metric_change.h"
 
 #define RUNS_MAX      64
-#define RUN_STEPS_MAX 1000 /* further steps of a run are left out */
+#define RUN_STEPS_MAX 1000 /* further steps of a run are ignored */
 #define RUN_TEXT_MOST 200  /* characters of a name or message that are shown */
 
 /* Size of a model; NAN = not known. */
@@ -19,26 +19,26 @@ typedef struct RunSize {
 
 typedef struct RunStep {
     const char *title;            /* "distill", "distill (slim)" */
-    const char *pass;             /* "?" when it is not told */
-    bool measures;                /* the pass may leave the model as it was */
+    const char *pass;             /* "?" if not known */
+    bool measures;                /* the pass may leave the model unchanged */
     RunSize size;                 /* of the model after the step */
     double seconds;               /* NAN = not known */
     bool failed;                  /* it ended the run: a gate that did not hold */
     bool reused;                  /* taken from an earlier run */
     const Tree *options, *record; /* maps or NULL */
-    const Tree *structure; /* after the step (session/structure.h), NULL = as before it,
-                              or not known */
+    const Tree *structure; /* after the step (session/structure.h), NULL = unchanged, or
+                              not known */
 } RunStep;
 
 typedef struct Run {
-    const char *file; /* as it was given */
-    const char *name; /* last part of that without its ending; unique among the runs */
-    const Tree *document; /* all of the report; of a model file its provenance */
+    const char *file;     /* as it was given */
+    const char *name;     /* its last part without the ending; unique among the runs */
+    const Tree *document; /* the whole report; for a model file its provenance */
     bool is_model;        /* a model file */
-    const char *status;   /* "done", "gate", "error", "interrupted"; "" = not told */
+    const char *status;   /* "done", "gate", "error", "interrupted"; "" = not known */
     RunSize before, after;
     double file_before, file_after; /* bytes on disk; NAN = not known */
-    double seconds;                 /* that the steps took; NAN = not known */
+    double seconds;                 /* seconds that the steps took; NAN = not known */
     const Tree *structure;          /* of the input; NULL = not known */
     RunStep *steps;
     int count;
@@ -49,7 +49,7 @@ typedef struct Run {
 Status runs_read(Run *runs, Arena *arena, const char *const *files, int count,
                  Diag *diag);
 
-/* What a report says, without a name; the run borrows from the document. */
+/* The run of a report, without a name; it borrows from the document. */
 void run_of_report(Run *run, Arena *arena, const char *file, const Tree *document);
 
 /* Number under a key, NAN when there is none. */
@@ -58,7 +58,7 @@ double run_number(const Tree *map, const char *key);
 /* List under a key, NULL when there is none. */
 const Tree *run_list(const Tree *map, const char *key);
 
-/* ---- what a model is worth ---- */
+/* ---- metrics ---- */
 
 /* A number of evaluate's records. */
 typedef struct RunMetricKind {
@@ -70,11 +70,11 @@ typedef struct RunMetricKind {
 /* All kinds, in the order in which they are shown; the last one has no key. */
 extern const RunMetricKind run_metric_kinds[];
 
-/* The kind of this key, which may be NULL; NULL = there is none. */
+/* The kind with this key, which may be NULL; NULL = there is none. */
 const RunMetricKind *run_metric_kind(const char *key);
 
-/* Value of a kind that a step measured; NAN = none. Stores the data set's name when it is
- * asked for. */
+/* Value of a kind that a step measured; NAN = none. Stores the data set's name if
+ * requested. */
 double run_step_metric(const RunStep *step, const RunMetricKind *kind, const char **data);
 
 /* Whether the run measured on several data sets. */
@@ -87,15 +87,15 @@ typedef struct RunMetric {
     MetricChange change;
 } RunMetric;
 
-/* All that a run measured, at most 200; in the arena. */
+/* Everything that a run measured, at most 200; in the arena. */
 RunMetric *run_metrics(const Run *run, Arena *arena, int *count);
 
-/* The kind that says most about a run: that of its gate, else that of the last step that
- * names one, else the first in the order of kinds. NULL = it measured none. */
+/* The main kind of a run: that of its gate, else that of the last step that names one,
+ * else the first in the order of kinds. NULL = it measured none. */
 const RunMetricKind *run_main_metric(const Run *run);
 
-/* FLOPs of a sample as a step's evaluation found them, fewer than the model's where
- * samples leave early; NAN = not known. */
+/* FLOPs per sample as measured by a step's evaluation, fewer than the model's if samples
+ * leave early; NAN = not known. */
 double run_step_flops(const RunStep *step);
 
 #endif

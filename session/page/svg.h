@@ -1,4 +1,4 @@
-/* Svg: what the pictures are made of. */
+/* Svg: the elements of pictures. */
 #ifndef COMPRESS_SESSION_PAGE_SVG_H
 #define COMPRESS_SESSION_PAGE_SVG_H
 
@@ -23,7 +23,7 @@ void svg_rect(Text *text, const char *classes, double x, double y, double width,
 void svg_line(Text *text, const char *classes, double x1, double y1, double x2,
               double y2);
 
-/* Width that a text of so many characters takes at most. */
+/* Maximum width of a text with this many characters. */
 double svg_text_width(int characters);
 
 #endif

@@ -6,14 +6,14 @@
 
 typedef struct ReportStep {
     const Step *step;
-    StepResult result;     /* the trees in the report's arena */
-    const Tree *structure; /* of the model after it, where it differs; see
-                              report_note_structure */
-    bool failed;           /* it ended the run: a gate that did not hold */
-    int64_t memory;        /* of a plan: resident bytes at most (session/memory.h) */
+    StepResult result; /* the trees in the report's arena */
+    const Tree
+        *structure; /* of the model after it, if it differs; see report_note_structure */
+    bool failed;    /* it ended the run: a gate that did not hold */
+    int64_t memory; /* in a plan: peak resident bytes (session/memory.h) */
 } ReportStep;
 
-/* What takes the most memory of a plan, where no step does. */
+/* What takes the most memory in a plan, if no step does. */
 enum { MEMORY_OF_FILES = -1, MEMORY_OF_DATA = -2 };
 
 typedef struct RunReport {
@@ -23,7 +23,7 @@ typedef struct RunReport {
     const Tree *structure; /* the same; NULL = not noted */
     ReportStep *steps;
     int count, capacity;
-    int64_t memory;  /* of a plan: the most of its steps; 0 = not known */
+    int64_t memory;  /* in a plan: the maximum over its steps; 0 = not known */
     int memory_step; /* which one that is, or MEMORY_OF_ */
 } RunReport;
 
@@ -31,14 +31,15 @@ typedef struct RunReport {
 ReportStep *report_add(RunReport *report, const Recipe *recipe, int index,
                        const StepResult *result);
 
-/* Notes what the model's layers are made of (session/structure.h): before the first step
- * that of the input, else that after the latest step, where it is another than before. */
+/* Records the structure of the model's layers (session/structure.h): before the first
+ * step that of the input, later that after the latest step, if it has changed. */
 void report_note_structure(RunReport *report, const Model *model);
 
-/* The steps as a list of maps; `times` = with what no two runs measure alike. */
+/* The steps as a list of maps; `times` = include measured times, which differ from run
+ * to run. */
 Tree *report_steps(const RunReport *report, bool times);
 
-/* What is known of the input model, put into a map: task and sizes. */
+/* Facts about the input model, put into a map: task and sizes. */
 void report_put_start(const RunReport *report, Tree *map);
 
 /* A measure's numbers put into a map. */

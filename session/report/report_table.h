@@ -1,6 +1,6 @@
 /* Report table: reports of runs (`--report`) as rows, to be compared with each other.
- * Reports are files that anybody may have written: what is not there, or is of another
- * kind than it should be, leaves a cell empty. */
+ * Reports may come from any source: a value that is missing or of the wrong kind leaves
+ * a cell empty. */
 #ifndef COMPRESS_SESSION_REPORT_REPORT_TABLE_H
 #define COMPRESS_SESSION_REPORT_REPORT_TABLE_H
 
@@ -9,9 +9,9 @@
 /* Most columns of one table. */
 #define REPORT_COLUMNS 48
 
-/* What the numbers of a column are. */
+/* The kind of numbers in a column. */
 typedef enum ReportUnit {
-    UNIT_NONE,  /* as they stand in the report */
+    UNIT_NONE,  /* as in the report */
     UNIT_COUNT, /* parameters, bytes */
     UNIT_FLOPS,
     UNIT_METRIC,
@@ -38,18 +38,19 @@ typedef struct ReportTable {
 } ReportTable;
 
 typedef struct ReportTableOptions {
-    const char *columns; /* names joined by ','; NULL = those that are usual */
-    const char *sort;    /* a column, with '-' in front the largest first; NULL = in the
+    const char *columns; /* names joined by ','; NULL = the default ones */
+    const char *sort;    /* a column; with a leading '-' the largest first; NULL = in the
                             order given */
 } ReportTableOptions;
 
-/* Reads reports; all that are none are told. Fails with STATUS_IO, STATUS_FORMAT. */
+/* Reads reports; reports every file that is not one. Fails with STATUS_IO,
+ * STATUS_FORMAT. */
 Status reports_read(Tree ***out, Arena *arena, const StringList *paths, Diag *diag);
 
 /* Makes the table of reports, which were read from `paths`: by default the report's name,
- * the options that differ where all are of one recipe, status, sizes of what came out,
- * the metrics that evaluate steps ended with, and seconds. A column is one of these,
- * `recipe`, a key of the report (`seed`, `input.parameters`), or a key of the recipe
+ * the options that differ if all are from one recipe, status, sizes of the result, the
+ * final metrics of evaluate steps, and seconds. A column is one of these, `recipe`, a
+ * key of the report (`seed`, `input.parameters`), or a key of the recipe
  * (`passes.0.distill.epochs`). All is in the arena. Fails with STATUS_USAGE for a column
  * that no report has. */
 Status report_table_make(ReportTable *out, Arena *arena, const StringList *paths,

@@ -1,5 +1,5 @@
-/* Finished steps in a job of several ranks: rank 0 keeps them and finds them again, and
- * sends what it found to the others, which need not see its folders. */
+/* Finished steps in a job of several ranks: rank 0 stores and finds them, and sends them
+ * to the others, which need not see its folders. */
 #ifndef COMPRESS_SESSION_REUSE_JOB_REUSE_H
 #define COMPRESS_SESSION_REUSE_JOB_REUSE_H
 
@@ -8,10 +8,10 @@
 typedef struct JobReuse JobReuse;
 
 /* Collective. `reuse` is rank 0's, NULL on the others; it and the arena must outlive the
- * result. NULL in *out: rank 0 keeps nothing. Fails as the other ranks do. */
+ * result. NULL in *out: rank 0 stores nothing. Fails as the other ranks do. */
 Status job_reuse_open(JobReuse **out, Arena *arena, StepReuse *reuse, Diag *diag);
 
-/* For PipelineOptions; NULL where `reuse` is, or nothing is kept of trainings. */
+/* For PipelineOptions; NULL if `reuse` is, or if training states are not kept. */
 const StepKeeper *job_reuse_keeper(const JobReuse *reuse);
 const TrainKeeper *job_reuse_train_keeper(const JobReuse *reuse);
 

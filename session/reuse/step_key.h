@@ -1,5 +1,5 @@
 /* Step keys: what a finished step depends on. Two steps with the same key leave the same
- * bytes, whatever recipes they stand in, so one of them need not run.
+ * bytes, whatever recipes they are in, so one of them need not run.
  *
  * A key is the hash of its parts, a map:
  *
@@ -20,25 +20,26 @@
 
 #include "session/session.h"
 
-/* What of the keys is the same for all steps of a session; opaque. */
+/* The part of keys that is the same for all steps of a session; opaque. */
 typedef struct StepKeys StepKeys;
 
 /* For a session that is planned and connected to its data sets; lives in its arena. */
 StepKeys *step_keys_create(Session *session);
 
 /* The parts of step `index` for a model of `state`, as a new map; `key` receives their
- * hash. To be asked for the steps in order, each at least once: snapshots are known by
- * the states of the steps that made them. Reads the other models that the step names, the
- * first time. Fails as reading them does. */
+ * hash. Must be called for the steps in order, at least once each: snapshots are
+ * identified by the states of the steps that made them. Reads the other models that the
+ * step names, the first time. Fails as reading them does. */
 Status step_key(StepKeys *keys, int index, const char *state, Tree **parts,
                 char key[HASH_TEXT_BYTES], Diag *diag);
 
-/* Whether what comes of the step depends on how fast the machine is, so that it is good
- * for its own run alone. */
+/* Whether the step's result depends on the speed of the machine, so that it is valid
+ * only for its own run. */
 bool step_parts_timed(const Tree *parts);
 
-/* Appends what first differs between the parts of a kept step and those of step `index`,
- * as a sentence without its end: "option epochs was 3 and is 4". False when nothing does.
+/* Appends the first difference between the parts of a stored step and those of step
+ * `index`, as a sentence without its full stop: "option epochs was 3 and is 4". False if
+ * nothing differs.
  */
 bool step_parts_differ(Text *text, int index, const Tree *kept, const Tree *wanted);
 

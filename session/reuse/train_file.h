@@ -10,7 +10,7 @@
 Status train_file_write(const char *path, const TrainState *state, Diag *diag);
 
 /* Reads a state, to be destroyed by the caller; its tensors are views of the file. Fails
- * with STATUS_FORMAT where anything was changed, STATUS_IO. */
+ * with STATUS_FORMAT if anything was changed, STATUS_IO. */
 Status train_file_read(TrainState **out, const char *path, Diag *diag);
 
 #endif

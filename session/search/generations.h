@@ -1,4 +1,4 @@
-/* Generations of a search: all of it, and one rung. */
+/* Generations of a search: the whole search, and one rung. */
 #ifndef COMPRESS_SESSION_SEARCH_GENERATIONS_H
 #define COMPRESS_SESSION_SEARCH_GENERATIONS_H
 

@@ -18,7 +18,7 @@
 
 typedef struct SearchSpace {
     const Tree *passes; /* the recipe's, with ranges; borrowed */
-    uint64_t size;      /* recipes that there are; SEARCH_SPACE_MAX = that many or more */
+    uint64_t size;      /* number of recipes; SEARCH_SPACE_MAX = that many or more */
     int ranges;         /* written in it, each once */
     uint64_t *sizes;    /* values of each range that is not within another's choice */
     int genes;          /* number of these */
@@ -26,8 +26,8 @@ typedef struct SearchSpace {
 
 #define SEARCH_SPACE_MAX (UINT64_C(1) << 62)
 
-/* Checks all ranges of the list `passes` of a recipe and counts the recipes that they
- * stand for. All errors are reported. Fails with STATUS_RECIPE. */
+/* Checks all ranges in the list `passes` of a recipe and counts the recipes that they
+ * represent. All errors are reported. Fails with STATUS_RECIPE. */
 Status search_space_bind(SearchSpace *out, Arena *arena, const Tree *passes, Diag *diag);
 
 /* One value that was chosen. */
@@ -44,14 +44,15 @@ Tree *search_space_recipe(const SearchSpace *space, Arena *arena, uint64_t index
                           SearchChoice **choices);
 
 /* Fills `indices` with up to `count` different recipes of the space in random order and
- * returns how many there are: all of them where the space has no more. */
+ * returns how many there are: all of them if the space has no more. */
 int64_t search_space_draw(const SearchSpace *space, uint64_t key, uint64_t *indices,
                           int64_t count);
 
 /* A child of two recipes (a genetic algorithm: Holland, 1975): each range that is not
- * within another's choice has the value that it has in one parent or the other, by even
- * chances; of n ranges about one in n changes its value then, half of these to a
- * neighbour. It may be a parent, or any recipe seen before. `key`: of its random numbers.
+ * within another's choice has the value of one parent or the other with equal
+ * probability; with n ranges about one in n then changes its value, half of these to a
+ * neighbour. It may be a parent, or any recipe seen before. `key` seeds its random
+ * numbers.
  */
 uint64_t search_space_child(const SearchSpace *space, uint64_t key, uint64_t mother,
                             uint64_t father);

@@ -1,4 +1,4 @@
-/* What a search works on: what was asked for, its candidates, and what came out. */
+/* The state of a search: its options, its candidates, and the results. */
 #ifndef COMPRESS_SESSION_SEARCH_SEARCH_STATE_H
 #define COMPRESS_SESSION_SEARCH_SEARCH_STATE_H
 
@@ -14,20 +14,20 @@ typedef struct SearchRound {
     int trials;
 } SearchRound;
 
-/* What is wanted. Strings are borrowed; NULL and 0 = not given. */
+/* Options. Strings are borrowed; NULL and 0 = not given. */
 typedef struct SearchOptions {
     const char *recipe;  /* with ranges */
     StringList sets;     /* "key=value": changes of it */
     StringList env;      /* variables that it may name, as in SessionOptions */
-    StringList plugins;  /* that are loaded, for trials */
-    const char *folder;  /* for all that the search writes; is made */
+    StringList plugins;  /* plug-ins that are loaded, for trials */
+    const char *folder;  /* for everything that the search writes; created */
     const char *program; /* `compress` itself, for trials */
-    const char *metric;  /* in place of the one that the last evaluate step is about */
+    const char *metric;  /* instead of that of the last evaluate step */
     double max_flops, max_parameters; /* shares of the input model's */
-    double max_drop;    /* of the metric, against the input model; NaN = any */
-    int64_t candidates; /* that are drawn; 0 = as many as `minutes` allow, or 18 */
+    double max_drop;    /* drop of the metric from the input model; NaN = any */
+    int64_t candidates; /* number drawn; 0 = as many as `minutes` allow, or 18 */
     double minutes;
-    int64_t rungs;       /* rounds of halving: 1 = all candidates run whole; 0 = 3 */
+    int64_t rungs;       /* rounds of halving: 1 = all candidates run in full; 0 = 3 */
     int64_t generations; /* 1 = no children; 0 = 8, and 1 where rungs is 1 */
     int64_t jobs, threads, seed;
     const Watch *watch;
@@ -46,18 +46,18 @@ typedef struct Candidate {
     SearchChoice *choices;
     Tree *passes;             /* without ranges */
     double flops, parameters; /* planned; shares of the input model's */
-    bool guessed;             /* the plan guessed them */
-    int generation;           /* 1 = drawn; else of which it is a child */
-    int rung;                 /* the last that it ran in, from 0 */
+    bool guessed;             /* the plan estimated them */
+    int generation;           /* 1 = drawn; later ones are children */
+    int rung;                 /* the last in which it ran, from 0 */
     TrialResult result;       /* there */
     const char *folder;       /* of all its files */
-    const char *recipe;       /* file of the whole recipe */
-    const char *output, *log; /* files of the model, NULL before the last rung, and of
-                                 what was said */
+    const char *recipe;       /* file of the full recipe */
+    const char *output,
+        *log;    /* files of the model, NULL before the last rung, and of the output */
     double drop; /* of the metric, against the input model's; NaN = not known */
-    bool over;   /* came out above the budgets, where the plan had guessed */
-    bool fits;   /* ran whole, and drops no more than it may */
-    bool front;  /* of all that ran whole nothing beats it */
+    bool over;   /* the result exceeds the budgets, which the plan had estimated */
+    bool fits;   /* ran in full, and drops no more than allowed */
+    bool front;  /* not beaten by any other that ran in full */
 } Candidate;
 
 typedef struct Search {
@@ -67,11 +67,11 @@ typedef struct Search {
     SearchSpace space;
     Session sized;        /* a planned candidate with its data sets */
     TrialResult baseline; /* of the input model */
-    const char *metric;   /* what values are of; NULL = not known */
+    const char *metric;   /* of the values; NULL = not known */
     bool falls;           /* less of it is better */
     Candidate *candidates;
     int count;
-    int64_t drawn; /* from the space and of children: all that were planned */
+    int64_t drawn; /* from the space and children: all that were planned */
     int rungs, generations;
     const Candidate *best; /* NULL = nothing fits */
 } Search;
