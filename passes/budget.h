@@ -1,5 +1,5 @@
-/* Budgets: how much of what model_measure counts a step may leave of a model, as recipes
- * say it: `flops: 0.5`, `bytes: 45MB`. */
+/* Budgets: how much, as counted by model_measure, a step may leave of a model, as
+ * written in recipes: `flops: 0.5`, `bytes: 45MB`. */
 #ifndef COMPRESS_PASSES_BUDGET_H
 #define COMPRESS_PASSES_BUDGET_H
 
@@ -7,12 +7,12 @@
 #include "passes/measure.h"
 
 /* There are budgets of parameters, bytes and FLOPs, the first three of MeasureKind; a
- * share is one of the model that the step gets, or of the recipe's input model. */
+ * share is relative to the model before the step, or to the recipe's input model. */
 enum { BUDGET_KINDS = MEASURE_FLOPS + 1 };
 #define BUDGET_NAMES "flops|parameters|bytes"
 enum { SHARE_OF_STEP, SHARE_OF_INPUT };
 
-/* The options, a member of a pass's own; all 0 = none is given. */
+/* The options, a member of a pass's options; all 0 = none is given. */
 typedef struct BudgetOptions {
     double amount[BUDGET_KINDS]; /* by MeasureKind, see measure_bound; 0 = not given */
     int share_of;                /* SHARE_OF_ */
@@ -36,28 +36,27 @@ typedef struct BudgetOptions {
 /* How many of the three are given. */
 int budget_count(const BudgetOptions *options);
 
-/* Fails with STATUS_RECIPE where share_of is given and no budget. */
+/* Fails with STATUS_RECIPE if share_of is given without a budget. */
 Status budget_check(const BudgetOptions *options, const StepSource *source, Diag *diag);
 
-/* A budget that is given, for one model. */
+/* A given budget, for one model. */
 typedef struct Budget {
     MeasureKind kind;
     double whole; /* what a share is of */
     double bound; /* most that may stay */
 } Budget;
 
-/* The one that is given, for the step's model as it is now. Fails as measuring does. */
+/* The given budget, for the step's model as it is now. Fails as measuring does. */
 Status budget_open(Budget *out, PassContext *ctx, const Model *model,
                    const BudgetOptions *options, Diag *diag);
 
-/* Reports that no choice of the step keeps the budget; the least it can leave is
+/* Reports that no choice of the step meets the budget; the least it can leave is
  * `least`, which the model has `with` something. Returns STATUS_MODEL. */
 Status budget_fail(const Budget *budget, PassContext *ctx, double least, const char *with,
                    Diag *diag);
 
-/* Records the budget as `budget`, what is reached under its name (`flops`), and as a
- * share
- * (`flops_share`). */
+/* Records the budget as `budget`, the reached value under its name (`flops`), and as a
+ * share (`flops_share`). */
 void budget_record(const Budget *budget, PassContext *ctx, double reached);
 
 #endif

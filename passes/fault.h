@@ -1,4 +1,4 @@
-/* Faults of steps: a model or data set that does not fit, told at its place in the
+/* Faults of steps: a model or data set that does not fit, reported at its place in the
  * recipe. */
 #ifndef COMPRESS_PASSES_FAULT_H
 #define COMPRESS_PASSES_FAULT_H
@@ -18,12 +18,12 @@ Status step_fail_option(PassContext *ctx, const char *options, Diag *diag,
  * ctx->gate. Returns STATUS_GATE. */
 Status step_fail_gate(PassContext *ctx, const GateFault *fault, Diag *diag);
 
-/* Reports a label of a data set that is none of the model's classes. */
+/* Reports a label of a data set that is not one of the model's classes. */
 Status step_fail_label(PassContext *ctx, Diag *diag, const Batches *data, int64_t sample,
                        int64_t classes, int32_t label);
 
-/* Warns at an option of each of its patterns of names (name_matches) that no weights of
- * the graph have. */
+/* Warns at an option about each of its name patterns (name_matches) that matches no
+ * weights of the graph. */
 void step_warn_unmatched(const PassContext *ctx, const Graph *graph, const char *option,
                          const StringList *patterns, Diag *diag);
 

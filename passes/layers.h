@@ -1,10 +1,10 @@
-/* Layers: taking whole layers out of a stack, and which of the original ones remain.
+/* Layers: removing whole layers from a stack, and which of the original ones remain.
  *
  * A layer is the nodes placed in (stack, layer). It has one output, the only one of its
  * values that is used outside, and one input, the only value of the output's type that
  * its nodes read from outside (parameters, masks and integers aside; what cross-attention
- * reads is of another length). Both norms before and norms after the residual sums fit:
- * only who reads what counts. */
+ * reads is of another length). This covers norms before and norms after the residual
+ * sums: only data flow counts. */
 #ifndef COMPRESS_PASSES_LAYERS_H
 #define COMPRESS_PASSES_LAYERS_H
 
@@ -18,15 +18,15 @@ const char *stack_named(const Graph *graph, const char *name);
 /* Fails with STATUS_MODEL, at the option `stack`, when a stack has no layers. */
 Status stack_check(PassContext *ctx, const Graph *graph, const char *stack, Diag *diag);
 
-/* Fails with STATUS_MODEL, at an option that lists layers from 0, when a stack does not
- * have all of them; of all stacks (NULL) the deepest must. An empty list is fine. */
+/* Fails with STATUS_MODEL, at an option that lists layers from 0, if a stack does not
+ * have all of them; for all stacks (NULL) the deepest must. An empty list is fine. */
 Status layers_check(PassContext *ctx, const Graph *graph, const char *stack,
                     const char *option, IntList list, Diag *diag);
 
 /* Sorts numbers of layers or units, the smallest first. */
 void sort_numbers(int64_t *items, int64_t count);
 
-/* What a layer reads and what it hands on; of equal type. */
+/* The input and the output of a layer; of equal type. */
 typedef struct LayerEnds {
     Node *input, *output;
 } LayerEnds;
@@ -37,15 +37,15 @@ Status layer_ends(LayerEnds *ends, PassContext *ctx, const Graph *graph,
                   const char *stack, int layer, Diag *diag);
 
 /* Keeps layers `keep` (ascending, each below the depth) of a stack and removes the
- * others: whoever used a removed layer's output uses its input, values and storages
- * without users go, the remaining layers are numbered from 0. Storages keep their names.
- * Updates the lineage. Fails with STATUS_MODEL as layer_ends does. */
+ * others: users of a removed layer's output use its input, values and storages without
+ * users are removed, and the remaining layers are numbered from 0. Storages keep their
+ * names. Updates the lineage. Fails with STATUS_MODEL as layer_ends does. */
 Status layers_keep(PassContext *ctx, Model *model, const char *stack, IntList keep,
                    Diag *diag);
 
-/* Lineage of a stack of `depth` layers, in `arena`: the number that each layer had in the
- * model as it was read, from model->provenance "layers"; 0, 1, ... when nothing was
- * removed yet. Fails with STATUS_MODEL when the provenance does not fit the stack. */
+/* Lineage of a stack of `depth` layers, in `arena`: the number that each layer had in
+ * the original model, from model->provenance "layers"; 0, 1, ... if nothing has been
+ * removed. Fails with STATUS_MODEL when the provenance does not fit the stack. */
 Status layers_lineage(IntList *out, Arena *arena, PassContext *ctx, const Model *model,
                       const char *stack, int depth, Diag *diag);
 

@@ -1,4 +1,4 @@
-/* Linears: which matrices of a model a step is about, as recipes say it. */
+/* Linears: which matrices of a model a step applies to, as written in recipes. */
 #ifndef COMPRESS_PASSES_LINEARS_H
 #define COMPRESS_PASSES_LINEARS_H
 
@@ -6,7 +6,8 @@
 #include "passes/fault.h"
 #include "passes/nodes.h"
 
-/* The options, a member of a pass's own. Empty = not given; what is given must all hold.
+/* The options, a member of a pass's options. Empty = not given; all given ones must
+ * match.
  */
 typedef struct LinearChoice {
     StringList roles; /* names of roles */
@@ -43,17 +44,17 @@ typedef struct LinearChoice {
                 "the encoder"                                                            \
     }
 
-/* Fails with STATUS_RECIPE where a role is none. */
+/* Fails with STATUS_RECIPE for an unknown role. */
 Status linears_check(const LinearChoice *choice, const StepSource *source, Diag *diag);
 
-/* Fails with STATUS_MODEL where a model has not the stack or the layers that are chosen.
+/* Fails with STATUS_MODEL if a model lacks the chosen stack or layers.
  */
 Status linears_check_places(const LinearChoice *choice, PassContext *ctx,
                             const Graph *graph, Diag *diag);
 
-/* Whether a node is a projection that is chosen, with a stored matrix as its weight:
- * without roles and names one that stands in a layer, of early exits where the choice is
- * of their stack. The first of two factors never is: the second has the role. */
+/* Whether a node is a chosen projection with a stored matrix as its weight: without
+ * roles and names one in a layer, or in early exits if their stack is chosen. The first
+ * of two factors never is: the second has the role. */
 bool linears_choose(const LinearChoice *choice, const Graph *graph, const Node *node);
 
 /* Whether the weight of a projection is stored [inputs, outputs]. */
@@ -61,9 +62,8 @@ static inline bool linear_is_turned(const Node *linear) {
     return ((const LinearAttrs *)linear->attrs)->transposed;
 }
 
-/* The first of the two factors that a projection ends (passes/factoring/), where it is
- * the second: a projection without bias of the role `factor` that nothing else reads;
- * else NULL. */
+/* If a projection is the second of two factors (passes/factoring/), the first one: a
+ * projection without bias of the role `factor` that nothing else reads; else NULL. */
 Node *linear_first_factor(const Graph *graph, const Node *linear);
 
 #endif

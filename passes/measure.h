@@ -13,12 +13,12 @@ typedef struct Measure {
     double flops;       /* one forward run of one sample; one multiply-add = 2 */
     int64_t peak_bytes; /* workspace of that run plus weights as it keeps them: float32,
                            or quantised (params_packed_bytes) */
-    PlanWork work;      /* of that run, for so many tokens; kept in no file */
+    PlanWork work;      /* of that run, for this many tokens; not stored in files */
     int64_t tokens;
     char input[128]; /* the input shape it is for: "pixel_values [1, 1, 28, 28]" */
 } Measure;
 
-/* What of a measure a bound or a budget is about. */
+/* Which number of a measure a bound or a budget applies to. */
 typedef enum MeasureKind {
     MEASURE_PARAMETERS,
     MEASURE_BYTES,
@@ -32,9 +32,9 @@ typedef enum MeasureKind {
 double measure_get(const Measure *measure, MeasureKind kind);
 const char *measure_name(MeasureKind kind);
 
-/* A bound as recipes write it: up to 1 a share of `whole`, above that a number of its
- * own. Whole numbers are compared with it, so a share is rounded down. F_BOUND is the row
- * of such an option, 0 = not given. */
+/* A bound as recipes write it: up to 1 a share of `whole`, above that absolute. Integers
+ * are compared with it, so a share is rounded down. F_BOUND is the row of such an
+ * option, 0 = not given. */
 #define F_BOUND(S, option, member, unit, ...)                                            \
     {                                                                                    \
         .name = #option, .kind = FIELD_REAL, .offset = FIELD_AT(S, member, double),      \
@@ -43,8 +43,8 @@ const char *measure_name(MeasureKind kind);
 bool measure_is_share(double bound);
 double measure_bound(double bound, double whole);
 
-/* Sizes that a measure is for where the model leaves them open: one sample, 128 tokens or
- * what the model takes (plan_fit_sizes), 20 masked positions. */
+/* Sizes used for a measure if the model leaves them open: one sample, 128 tokens or what
+ * the model accepts (plan_fit_sizes), 20 masked positions. */
 extern const int64_t measure_sizes[DIM_SYMBOLS];
 
 /* Measures a model at one sample. Outputs of the graph are what is computed. Fails with

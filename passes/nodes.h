@@ -16,12 +16,12 @@ Status node_add(Node **out, Graph *graph, Node *anchor, const Op *op, Node *cons
 Status node_add_sum(Node **out, Graph *graph, Node *const *terms, const double *weights,
                     int count, Diag *diag);
 
-/* Node of a place and role, when its op is `op`; NULL else. A file may give any role to
- * any node: passes that read a node's attributes find it with this. */
+/* Node of a place and role, if its op is `op`; otherwise NULL. A file may give any role
+ * to any node: passes that read a node's attributes find it with this. */
 Node *node_find(const Graph *graph, const char *stack, int layer, Role role,
                 const Op *op);
 
-/* The input i32 [N, T] that says which tokens of x [N, T, D] are no padding; NULL when
+/* The input i32 [N, T] that says which tokens of x [N, T, D] are not padding; NULL if
  * there is none. */
 Node *node_tokens_mask(const Graph *graph, const Node *x);
 
@@ -29,7 +29,7 @@ Node *node_tokens_mask(const Graph *graph, const Node *x);
  * limit. */
 int64_t graph_positions(const Graph *graph);
 
-/* A name for weights that go with others: "word.weight" and "_factor" give
+/* A name for weights that belong to others: "word.weight" and "_factor" give
  * "word_factor.weight". In the arena. */
 const char *weight_name_with(Arena *arena, const char *name, const char *more);
 

@@ -33,7 +33,7 @@ typedef enum MatchRule {
     MATCH_EVEN,  /* the same share of the depth */
     MATCH_ENDS,  /* first with first, last with last, evenly in between */
     MATCH_EVERY, /* every n-th layer of the teacher */
-    MATCH_ORIGIN /* the layer that stems from the same one */
+    MATCH_ORIGIN /* the layer that originates from the same one */
 } MatchRule;
 typedef enum OverLayers { OVER_LAYERS_SUM, OVER_LAYERS_MEAN } OverLayers;
 
@@ -55,7 +55,8 @@ typedef struct DistillOptions {
     StringList pairs;
 } DistillOptions;
 
-/* The losses that options ask for once the preset has filled in what was not given. */
+/* The losses requested by the options after the preset has filled in what was not
+ * given. */
 typedef struct DistillLosses {
     double prediction, attention, hidden, masked_lm, cosine, label, temperature;
     int attention_form, hidden_form, cosine_on;
@@ -79,23 +80,23 @@ typedef struct Distill {
     DistillMatch *matches;
     int match_count;
     const char *apart; /* why layers cannot be compared; NULL when they can */
-    int student_skip, teacher_skip; /* tokens in front that each side leaves out */
+    int student_skip, teacher_skip; /* leading tokens that each side leaves out */
 } Distill;
 
 /* Reads "encoder.1=encoder.3", a place of the student and one of the teacher; the stacks'
- * names go into the arena. False when the text is no such pair. */
+ * names go into the arena. False if the text is not such a pair. */
 bool distill_read_pair(DistillMatch *pair, Arena *arena, const char *text);
 
 /* Finds the stacks of layers of both sides and the pairs to be matched, as listed or by
- * the rule `match`. Where layers cannot be compared (a side is no transformer, or its
- * tokens are others) says why in `apart`. Needs the teacher in the objective. Fails with
+ * the rule `match`. If layers cannot be compared (a side is not a transformer, or has
+ * different tokens) says why in `apart`. Needs the teacher in the objective. Fails with
  * STATUS_MODEL. */
 Status distill_match(Distill *distill, Diag *diag);
 
-/* The teacher's prediction that an exit of the student follows: behind the layer that
- * stems from the same layer of the model as it was read; its last one where it has no
- * exit there. Fails with STATUS_MODEL when layers were removed and the teacher has no
- * layer from there. */
+/* The teacher's prediction that an exit of the student follows: after the layer that
+ * originates from the same layer of the original model; its last one if it has no exit
+ * there. Fails with STATUS_MODEL if layers were removed and the teacher lacks that
+ * layer. */
 Status distill_teacher_exit(Node **out, Distill *distill, const Exit *exit, Diag *diag);
 
 /* Adds the attention and hidden losses over the matched layers. */
@@ -103,17 +104,18 @@ Status distill_add_attention(Distill *distill, Diag *diag);
 Status distill_add_hidden(Distill *distill, Diag *diag);
 
 /* The losses of the student's linear attention against the teacher's softmax attention in
- * a pair of layers, by the attention form: of self-attention, and by form `output` of
- * cross-attention (the second). None where the student's layer has no linear attention.
- * `terms` has room for 2. Fails with STATUS_MODEL when the two sides do not fit. */
+ * a pair of layers, by the attention form: for self-attention, and with form `output`
+ * also for cross-attention (the second). None if the student's layer has no linear
+ * attention. `terms` has room for 2. Fails with STATUS_MODEL if the two sides do not
+ * fit. */
 Status distill_linear_terms(Node **terms, int *count, Distill *distill,
                             DistillMatch match, Diag *diag);
 
-/* After training: gives options->restore_softmax of the matched layers, those whose
- * attention lost most by the step's record, softmax attention as the teacher's layers
- * have it, of their own queries, keys and values. When planning it is any of them. Fails
- * with STATUS_MODEL where no layer would be left, or where a layer's queries and keys are
- * not what softmax attention read. */
+/* After training: restores softmax attention, as in the teacher's layers, on their own
+ * queries, keys and values, in options->restore_softmax of the matched layers, those
+ * whose attention lost most according to the step's record. When planning any of them is
+ * used. Fails with STATUS_MODEL if no layer would be left, or if a layer's queries and
+ * keys are not what softmax attention read. */
 Status distill_restore(Distill *distill, Diag *diag);
 
 /* Whether a loss compares predictions of student and teacher. */
@@ -127,9 +129,9 @@ Status distill_add_prediction(Distill *distill, Diag *diag);
 Status distill_add_labels(Distill *distill, Diag *diag);
 Status distill_add_cosine(Distill *distill, Diag *diag);
 
-/* Adds the losses on embeddings: of the vectors, the student's by a learned projection
- * where it has another width, and of the cosines between those of a mini-batch. Fails
- * with STATUS_MODEL where a side has none. */
+/* Adds the losses on embeddings: on the vectors, the student's through a learned
+ * projection if its width differs, and on the cosines between those of a mini-batch.
+ * Fails with STATUS_MODEL if a side has none. */
 Status distill_add_embedding(Distill *distill, Diag *diag);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "passes/context.h"
 
-/* Adds to counts[words] how often each word stands in the column `ids` of all samples,
- * padding left out: by the column of the mask, else by the lengths of samples. Ids
- * outside of the table are not counted. Fails as fetching does, and with
+/* Adds to counts[words] how often each word occurs in the column `ids` of all samples,
+ * without padding, as given by the mask column or else by the lengths of samples. Ids
+ * outside the table are not counted. Fails as fetching does, and with
  * STATUS_INTERRUPTED. */
 Status word_counts_add(double *counts, int64_t words, const Batches *data,
                        const char *ids, const Watch *watch, Diag *diag);

@@ -11,21 +11,21 @@
 
 enum { BLEU_ORDERS = 4 };
 
-/* How sentences are cut into tokens. 13a: every ASCII punctuation character but ' - . ,
- * stands alone; . and , do unless they stand between digits, - does behind a digit;
- * &quot; &amp; &lt; &gt; are what they stand for. none: at white space alone. */
+/* How sentences are cut into tokens. 13a: every ASCII punctuation character except ' - .
+ * , is a token; so are . and , unless between digits, and - after a digit; &quot; &amp;
+ * &lt; &gt; are decoded. none: only at white space. */
 #define BLEU_TOKENIZE_NAMES "13a|none"
 typedef enum BleuTokenize { BLEU_13A, BLEU_SPACES } BleuTokenize;
 
-/* What the precision of an order without a match is, of `total` n-grams. exp: 1 / (2^k
- * total) for the k-th such order; floor: 0.1 / total; none: 0, and so is the score. */
+/* The precision of an order without a match among `total` n-grams. exp: 1 / (2^k total)
+ * for the k-th such order; floor: 0.1 / total; none: 0, and so is the score. */
 #define BLEU_SMOOTH_NAMES "exp|floor|none"
 typedef enum BleuSmooth { BLEU_EXP, BLEU_FLOOR, BLEU_NONE } BleuSmooth;
 
 /* Counts over a corpus; start with zeros. */
 typedef struct Bleu {
-    int64_t correct[BLEU_ORDERS]; /* n-grams that the reference has, each as often as it
-                                     has it at most */
+    int64_t correct[BLEU_ORDERS]; /* n-grams that the reference has, each at most as often
+                                     as there */
     int64_t total[BLEU_ORDERS];
     int64_t length, reference; /* tokens of translations, of references */
     int64_t sentences;
@@ -41,7 +41,7 @@ typedef struct BleuScore {
 void bleu_add(Bleu *bleu, BleuTokenize tokenize, const char *translation,
               const char *reference);
 
-/* The corpus's score; 0 where no word matches, or no sentence has four tokens. */
+/* The corpus's score; 0 if no word matches, or no sentence has four tokens. */
 BleuScore bleu_score(const Bleu *bleu, BleuSmooth smooth);
 
 /* Appends the tokens of a sentence with a space between two. */

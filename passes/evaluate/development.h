@@ -1,11 +1,11 @@
-/* Development: what a model is worth on a development set while it is trained, as
- * `evaluate` measures it, at the last exit. */
+/* Development: measures a model on a development set during training, as `evaluate`
+ * does, at the last exit. */
 #ifndef COMPRESS_PASSES_EVALUATE_DEVELOPMENT_H
 #define COMPRESS_PASSES_EVALUATE_DEVELOPMENT_H
 
 #include "passes/evaluate/evaluation.h"
 
-/* The weights that would go out if training ended now. */
+/* The weights that would be the result if training ended now. */
 typedef struct DevelopmentWeights {
     const void *self;
     Status (*take)(const void *self, Graph *graph, Diag *diag); /* puts them into a copy
@@ -24,9 +24,8 @@ typedef struct Development {
 
 /* Checks that the model can be measured on the set that train->dev names by
  * train->dev_metric, as planning an `evaluate` step would; messages point at these
- * options. All that is given must outlive it, and all that weights name; nothing is to be
- * freed. Fails with STATUS_MODEL, and as
- * step_data does. */
+ * options. All arguments must outlive it, and so must everything that `weights` names;
+ * nothing is to be freed. Fails with STATUS_MODEL, and as step_data does. */
 Status development_open(Development *development, PassContext *ctx, Model *model,
                         const DevelopmentWeights *weights, const TrainOptions *train,
                         Diag *diag);

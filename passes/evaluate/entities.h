@@ -3,13 +3,13 @@
  * An entity is a type and the words from its first to its last. Tags are classes with
  * names: "O" marks no entity; "B-PER", "I-PER" the beginning and the inside of one of
  * type PER (IOB2), "E-PER" its end and "S-PER" one of a single word (IOBES; BILOU's L and
- * U are the same). Where some name is of another form, tags are plain: each but "O" is a
- * type, and words in a row with one tag are one entity.
+ * U are the same). If any name has another form, tags are plain: each except "O" is a
+ * type, and consecutive words with the same tag are one entity.
  *
  * Rules are those of seqeval (Nakayama, 2018; after the CoNLL-2000 script conlleval). By
- * default an entity goes on as long as the type stays, no B or S comes and no E or S went
- * before, so that "I-PER" alone is an entity; in strict mode it counts only if it begins
- * with B or S and, in IOBES, ends with E or S. */
+ * default an entity continues as long as the type stays, no B or S follows and no E or S
+ * came before, so that "I-PER" alone is an entity; in strict mode it counts only if it
+ * begins with B or S and, in IOBES, ends with E or S. */
 #ifndef COMPRESS_PASSES_EVALUATE_ENTITIES_H
 #define COMPRESS_PASSES_EVALUATE_ENTITIES_H
 
@@ -48,8 +48,8 @@ void entity_tags_read(EntityTags *out, Arena *arena, const char *const *names,
 int64_t entities_find(Entity *out, const EntityTags *tags, bool strict,
                       const int32_t *sequence, int64_t n);
 
-/* Adds a sequence to counts[type_count]: an entity is a hit where both sequences have it,
- * type and words. */
+/* Adds a sequence to counts[type_count]: an entity is a hit if both sequences have it,
+ * with the same type and words. */
 void entities_count(LabelCounts *counts, const EntityTags *tags, bool strict,
                     const int32_t *labels, const int32_t *predicted, int64_t n);
 

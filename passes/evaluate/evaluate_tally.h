@@ -10,25 +10,25 @@ typedef struct Tally {
     int64_t rows, correct;
     double loss;
     int32_t row_class;                    /* that the last row predicts */
-    double characters;                    /* that a label stands for; 0 = not known */
+    double characters;                    /* characters per label; 0 = not known */
     int64_t *hits, *predicted, *labelled; /* by class; NULL when they are words */
 } Tally;
 
 /* Empty tally. With `words` the classes are words of a vocabulary: nothing is counted by
- * class, and accuracy, loss, perplexity and, where `characters` is set, bits per
- * character are what there is to know. */
+ * class, and the metrics are accuracy, loss, perplexity and, if `characters` is set,
+ * bits per character. */
 void tally_open(Tally *tally, Arena *arena, int64_t classes, bool words);
 
-/* What a row of logits says of its label. */
+/* The score of a row of logits against its label. */
 typedef struct RowScore {
     double loss;    /* -log of the label's softmax */
     int32_t likely; /* class of the largest logit, the first one of equal ones */
-    int64_t bad; /* first class whose logit is not finite; -1 = none, else the others say
-                    nothing */
+    int64_t bad; /* first class whose logit is not finite; -1 = none, otherwise the other
+                    members are meaningless */
 } RowScore;
 
 /* Scores rows [count, classes] of which labels[i] lies in [0, classes), the others are
- * left alone; side by side, the same numbers at any number of threads. */
+ * skipped; in parallel, with the same numbers at any number of threads. */
 void tally_score(RowScore *scores, const float *logits, const int32_t *labels,
                  int64_t count, int64_t classes, int threads);
 
@@ -41,7 +41,7 @@ void tally_add(Tally *tally, const RowScore *score, int32_t label);
  * need `characters`. */
 double tally_metric(const Tally *tally, Metric metric);
 
-/* Puts all there is to know into a map. */
+/* Puts all metrics into a map. */
 void tally_record(const Tally *tally, Arena *arena, Tree *map);
 
 #endif

@@ -9,13 +9,13 @@
 /* Which exits are evaluated, and how. */
 #define EVALUATE_EXITS "auto|rule|each|last"
 typedef enum EvaluateExits {
-    EVALUATE_AUTO, /* by the rule where the model has one, else the last */
+    EVALUATE_AUTO, /* by the rule if the model has one, else the last */
     EVALUATE_RULE,
     EVALUATE_EACH,
     EVALUATE_LAST
 } EvaluateExits;
 
-/* How several labels are told, and which entities of words count. */
+/* How several labels are decided, and which entities count. */
 typedef enum EvaluateThresholds {
     THRESHOLDS_STORED, /* the model's, else 0.5 */
     THRESHOLDS_HALF,   /* 0.5 */
@@ -33,12 +33,13 @@ typedef struct EvaluateOptions {
     int exits, thresholds, entities;
     double entropy;
     int64_t patience;
-    int64_t draws;      /* of weights from their Gaussians; 0 = the weights themselves */
+    int64_t draws; /* number of draws of weights from their Gaussians; 0 = the weights
+                      themselves */
     const Tree *decode; /* a map of DecodeKeys; NULL = not given */
 
     /* of models that embed */
     const char *teacher; /* a model whose embeddings are compared; NULL = none */
-    const char *fit;     /* data set that probes learn classes from; NULL = none */
+    const char *fit;     /* data set from which probes learn classes; NULL = none */
     int64_t neighbours;
     double temperature, l2;
 } EvaluateOptions;
@@ -72,10 +73,10 @@ typedef struct Evaluation {
     int64_t classes;    /* or words */
     Metric metric;      /* the gate's */
     const char *metric_name;
-    double value;             /* of the metric */
-    const Tree *against;      /* record of the step that max_drop is about; NULL = none */
-    const char *against_name; /* what it is called in messages */
-    Tally total;              /* what the gate is about */
+    double value;        /* of the metric */
+    const Tree *against; /* record of the step that max_drop refers to; NULL = none */
+    const char *against_name; /* its name in messages */
+    Tally total;              /* the gate's metric */
     bool translate; /* sources are translated and compared with the references */
     DecodeKeys decode;
     double bleu;
@@ -84,17 +85,17 @@ typedef struct Evaluation {
     double start; /* of the run, by ticker_seconds */
 } Evaluation;
 
-/* All that the pass does but for its gate: with context, model, options and the names of
- * options given, fills in the others and the step's record. When planning checks the
- * model and the data set, and there is no value. Fails as the pass does. */
+/* Everything that the pass does except its gate: given context, model, options and the
+ * names of options given, fills in the others and the step's record. When planning
+ * checks the model and the data set, and there is no value. Fails as the pass does. */
 Status evaluation_run(Evaluation *e, Diag *diag);
 
-/* Adds one row to a tally; fails at the data set or the step when the label is none of
+/* Adds one row to a tally; fails at the data set or the step if the label is not one of
  * the classes or a logit is not finite. */
 Status evaluation_add(const Evaluation *e, Tally *tally, int64_t sample,
                       const float *logits, int32_t label, Diag *diag);
 
-/* The same of a row that tally_score has scored, for many rows side by side. */
+/* The same for a row that tally_score has scored, for many rows in parallel. */
 Status evaluation_add_scored(const Evaluation *e, Tally *tally, int64_t sample,
                              const RowScore *score, const float *logits, int32_t label,
                              Diag *diag);
@@ -115,7 +116,7 @@ Status evaluate_judged(Evaluation *e, Diag *diag);
 /* Appends {exit, layer} of one exit to a list, for its numbers. */
 Tree *evaluation_exit_row(Arena *arena, Tree *list, const Exit *exit);
 
-/* The samples that are evaluated: the first `limit` of the data set, or all. */
+/* The evaluated samples: the first `limit` of the data set, or all. */
 int64_t evaluation_samples(const Evaluation *e);
 
 /* Type of the labels of a data set; NULL = it has none. */
@@ -130,26 +131,26 @@ Status evaluation_check_finite(const Evaluation *e, int64_t sample, const float 
 Status evaluate_decode_keys(DecodeKeys *keys, const Tree *decode, Arena *arena,
                             Diag *diag);
 
-/* The option `decode` (NULL = defaults) with what it leaves out, as one line in the
- * arena: equal where translations are made and compared alike. */
+/* The option `decode` (NULL = defaults) with omitted keys filled in, as one line in the
+ * arena: equal if translations are made and compared in the same way. */
 const char *evaluate_decode_text(const Tree *decode, Arena *arena);
 
-/* Checks that the model can translate; planning checks no more. Then translates the
- * sources of the data set and fills e->bleu and the step's record. */
+/* Checks that the model can translate; planning stops there. Then translates the sources
+ * of the data set and fills e->bleu and the step's record. */
 Status evaluate_check_translation(Evaluation *e, Diag *diag);
 Status evaluate_translations(Evaluation *e, Diag *diag);
 
-/* Finds the step that max_drop is about among those that ran before, if the option is
- * given. The same when planning. Fails with STATUS_RECIPE: there is none, it is no
- * evaluation on the same data, or has another bleu: none, or of another `decode`. */
+/* Finds the step that max_drop refers to among those that ran before, if the option is
+ * given. The same when planning. Fails with STATUS_RECIPE if there is none, it is not an
+ * evaluation on the same data, or has no bleu or one with a different `decode`. */
 Status evaluate_find_against(Evaluation *e, const char *metric, Diag *diag);
 
-/* Holds `value` of the metric against that step's: records `reference` and `drop`. Fails
- * with STATUS_GATE, or STATUS_RECIPE where that step did not measure it. */
+/* Compares `value` of the metric with that step's: records `reference` and `drop`. Fails
+ * with STATUS_GATE, or STATUS_RECIPE if that step did not measure it. */
 Status evaluate_check_drop(Evaluation *e, const char *metric, double value, Diag *diag);
 
-/* Puts the time since e->start, and `seconds` of running where it is known (else 0), into
- * the step's times. */
+/* Puts the time since e->start, and `seconds` of running if known (else 0), into the
+ * step's times. */
 void evaluation_time(const Evaluation *e, int64_t samples, double seconds);
 
 #endif

@@ -9,7 +9,7 @@ typedef struct Features {
     const Batches *data;
     int64_t count, width;
     Buf *rows;   /* [count, width] f32; see features_row */
-    Buf *labels; /* [count] i32; NULL where the data set has no classes */
+    Buf *labels; /* [count] i32; NULL if the data set has no classes */
 } Features;
 
 /* Room for the embeddings `node` of the first `count` samples; none when planning. Fails
@@ -18,8 +18,8 @@ Status features_open(Features *features, const Evaluation *e, const Node *node,
                      const Batches *data, int64_t count, Diag *diag);
 void features_close(Features *features);
 
-/* Takes in the samples of one run: Judge.add. Rows of zeros stay so. Fails at the step
- * where one is not finite. */
+/* Adds the samples of one run: Judge.add. Rows of zeros stay zero. Fails at the step if
+ * one is not finite. */
 Status features_add(Features *features, const Fetch *what, const float *predictions,
                     const void *const *columns, Diag *diag);
 

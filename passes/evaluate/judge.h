@@ -18,33 +18,32 @@ struct Evaluation;
 typedef struct Judge {
     Task task;
     const char *output;     /* the graph's output that is judged */
-    const char *columns[4]; /* of the data set, without which nothing can be judged, ended
-                               by NULL; indices into `columns` of `add` are those of
-                               batches_column */
+    const char *columns[4]; /* of the data set, which are required, ended by NULL; indices
+                               into `columns` of `add` are those of batches_column */
     bool exits;             /* early exits have such outputs too: exits: each */
-    unsigned metrics;       /* JUDGE_KNOWS of those it can tell */
+    unsigned metrics;       /* JUDGE_KNOWS of those it can compute */
     Metric usual;           /* metric: auto */
     size_t size;            /* bytes of its state, which starts as zeros */
 
     /* Checks the data set's columns (types, shapes) against the model and allocates in
-     * e->ctx->arena. Also when planning with data, where nothing else is called. Fails
-     * at the step. NULL = nothing to do. */
+     * e->ctx->arena. Also called when planning with data, but then nothing else is.
+     * Fails at the step. NULL = nothing to do. */
     Status (*begin)(void *self, struct Evaluation *e, Diag *diag);
 
-    /* Takes in the samples of one run: what->n predictions, one after another, padded
-     * as `what` says, and the data as fetched. Runs come in the order of the data set, or
-     * by length; what->index tells. Fails at the data set or the step. */
+    /* Adds the samples of one run: what->n predictions, one after another, padded as
+     * `what` says, and the data as fetched. Runs come in the order of the data set, or
+     * by length; see what->index. Fails at the data set or the step. */
     Status (*add)(void *self, struct Evaluation *e, const Fetch *what,
                   const float *predictions, const void *const *columns, Diag *diag);
 
-    /* After the last sample: computes, and puts what there is to know into `record`. */
+    /* After the last sample: computes the metrics and puts them into `record`. */
     Status (*end)(void *self, struct Evaluation *e, Tree *record, Diag *diag);
 
     /* One of `metrics`, after `end`. */
     double (*metric)(const void *self, Metric metric);
 
-    /* Frees what `begin` took beside the arena's memory, whatever failed in between. NULL
-     * = nothing. */
+    /* Frees what `begin` allocated besides the arena's memory, whatever failed in
+     * between. NULL = nothing. */
     void (*close)(void *self);
 } Judge;
 

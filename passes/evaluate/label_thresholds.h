@@ -1,5 +1,5 @@
-/* Label thresholds: from which probability on a model of several labels (task
- * multi_label) says that a label is there.
+/* Label thresholds: the probability from which a model with several labels (task
+ * multi_label) considers a label present.
  *
  * evaluate chooses them from data (`thresholds: choose`) and stores them in the model's
  * provenance under "labels", with the hash of the weights that they were chosen for. */
@@ -11,9 +11,9 @@
 /* The threshold of a label for which none was chosen. */
 #define LABEL_THRESHOLD 0.5
 
-/* Fills thresholds[labels] with the stored ones, else LABEL_THRESHOLD; `*stored`: whether
- * there are some. Fails with STATUS_MODEL when there is another number of them, or one is
- * no number from 0 to 1. */
+/* Fills thresholds[labels] with the stored ones, else LABEL_THRESHOLD; `*stored`:
+ * whether there are any. Fails with STATUS_MODEL if their number is wrong, or one is not
+ * a number from 0 to 1. */
 Status label_thresholds_read(double *thresholds, int64_t labels, bool *stored,
                              const Model *model, Diag *diag);
 

@@ -1,5 +1,5 @@
-/* Probes: what classes can be told from frozen features, by their nearest neighbours and
- * by a linear classifier. */
+/* Probes: how well classes can be predicted from frozen features, by nearest neighbours
+ * and by a linear classifier. */
 #ifndef COMPRESS_PASSES_EVALUATE_PROBE_H
 #define COMPRESS_PASSES_EVALUATE_PROBE_H
 
@@ -18,7 +18,8 @@ typedef struct ProbeSet {
  * for, each with weight exp(cosine / temperature) (Wu et al., "Unsupervised Feature
  * Learning via Non-Parametric Instance Discrimination", CVPR 2018; with 20 neighbours and
  * 0.07 as DINO, Caron et al., ICCV 2021). The rows of the set and `row` are unit vectors.
- * Equal cosines count in the order of the set, equal votes for the lower class. */
+ * Ties of cosines are resolved in the order of the set, ties of votes in favour of the
+ * lower class. */
 int32_t probe_nearest(const ProbeSet *set, const float *row, int64_t neighbours,
                       double temperature);
 
@@ -37,7 +38,7 @@ typedef struct LinearProbe {
  * the caller, who frees it. */
 void probe_fit(LinearProbe *probe, const ProbeSet *set, double l2);
 
-/* The class with the highest score, the lower of equal ones. */
+/* The class with the highest score; among equals the lower one. */
 int32_t probe_classify(const LinearProbe *probe, const float *row);
 
 #endif

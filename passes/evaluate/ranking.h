@@ -1,4 +1,5 @@
-/* Ranking metrics: what scores are worth that should be higher for what belongs together.
+/* Ranking metrics: the quality of scores that should be higher for pairs that belong
+ * together.
  */
 #ifndef COMPRESS_PASSES_EVALUATE_RANKING_H
 #define COMPRESS_PASSES_EVALUATE_RANKING_H
@@ -12,13 +13,13 @@
 double ranking_average_precision(const double *score, const bool *positive, int64_t n);
 
 /* The largest accuracy and the largest F1 that a threshold on the scores gives, 0 to 1,
- * each at a threshold of its own; positive are the scores above it. F1 is 0 without a
+ * each at its own threshold; scores above it are positive. F1 is 0 without a
  * positive. */
 double ranking_best_accuracy(const double *score, const bool *positive, int64_t n);
 double ranking_best_f1(const double *score, const bool *positive, int64_t n);
 
-/* Place, from 1, of candidate `match` among n by their scores, the highest first. One
- * with an equal score stands before it, so that scores that are all equal find nothing.
+/* Rank, from 1, of candidate `match` among n by their scores, the highest first.
+ * Candidates with an equal score rank before it, so that all-equal scores find nothing.
  */
 int64_t ranking_place(const double *score, int64_t n, int64_t match);
 

@@ -11,9 +11,9 @@ typedef struct Span {
     int64_t first, last;
 } Span;
 
-/* Puts the best span of tokens [begin, end), of at most `longest` tokens, into `best`
- * where its score is higher than the one there; of equal ones the first counts. logits
- * [T, 2] are of being the first and the last token. Whether there was one. */
+/* Puts the best span of tokens [begin, end), of at most `longest` tokens, into `best` if
+ * its score is higher than the one there; among equals the first wins. logits [T, 2] are
+ * for being the first and the last token. Returns whether there was one. */
 bool span_search(Span *best, const float *logits, int64_t begin, int64_t end,
                  int64_t longest);
 

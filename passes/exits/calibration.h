@@ -1,11 +1,11 @@
-/* Calibration of the rule for leaving at exits: what is known of every sample, what each
- * threshold would give, and which one to take. Private to calibrate_exits. */
+/* Calibration of the rule for leaving at exits: what is known about every sample, the
+ * result of each threshold, and which one to choose. Private to calibrate_exits. */
 #ifndef COMPRESS_PASSES_EXITS_CALIBRATION_H
 #define COMPRESS_PASSES_EXITS_CALIBRATION_H
 
 #include "exec/run/dynamic.h"
 
-/* What one run over the data with all exits tells. */
+/* The results of one run over the data with all exits. */
 typedef struct Calibration {
     int criterion; /* EXIT_ENTROPY or EXIT_PATIENCE */
     int exits;     /* with the last one */
@@ -16,7 +16,7 @@ typedef struct Calibration {
     const double **flops; /* [samples] -> [exits]: FLOPs up to each exit */
 } Calibration;
 
-/* What one threshold gives. */
+/* The result of one threshold. */
 typedef struct CalibrationPoint {
     double threshold; /* or patience */
     double accuracy;  /* percent */
@@ -24,14 +24,14 @@ typedef struct CalibrationPoint {
     double flops;     /* share of what all samples take to the last exit */
 } CalibrationPoint;
 
-/* Thresholds worth trying, ascending, in `arena`: for entropy 0 (nobody leaves early),
- * at most `most` quantiles of the entropies seen, and one above ln(classes) (all leave at
- * the first exit); for patience 1 to the number of early exits, which nobody has at any
- * of them. */
+/* Thresholds worth trying, ascending, in `arena`: for entropy 0 (no sample leaves
+ * early), at most `most` quantiles of the entropies seen, and one above ln(classes) (all
+ * leave at the first exit); for patience 1 to the number of early exits, which no sample
+ * reaches at any of them. */
 int calibration_candidates(double **out, Arena *arena, const Calibration *c, int most,
                            int64_t classes);
 
-/* What a threshold gives on the samples. */
+/* The result of a threshold on the samples. */
 CalibrationPoint calibration_point(const Calibration *c, double threshold);
 
 /* The point with the best accuracy among those of at most `flops`, ties to fewer FLOPs;

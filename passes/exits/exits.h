@@ -1,4 +1,4 @@
-/* Exits: the classifiers of a model from which inference may leave early.
+/* Exits: the classifiers of a model at which inference may leave early.
  *
  * Early exits stand in stack "exits", layer l reading the output of layer l of the main
  * stack (graph_main_stack; both from 0), or the bridge behind it, factored or not,
@@ -31,21 +31,21 @@ bool exits_any(const Graph *graph);
 
 /* The exits of a graph, in `arena`; just the last one when it has no early exits. Fails
  * with STATUS_MODEL, at the step's place, when there is no output "logits", or an output
- * "exit.K" is not what the head of this file says. */
+ * "exit.K" is not as described at the top of this file. */
 Status exits_find(Exits *out, Arena *arena, PassContext *ctx, const Graph *graph,
                   Diag *diag);
 
-/* After layers were taken out: removes the exits of layers that are gone and renumbers
- * the others. `kept` lists the remaining layers as they were numbered before, ascending.
- * An exit of the last layer that remains goes as well: "logits" reads that layer. Drops
- * a stored rule. Called by layers_keep before the layers are renumbered. */
+/* After layers were removed: removes their exits and renumbers the others. `kept` lists
+ * the remaining layers as they were numbered before, ascending. An exit of the last
+ * remaining layer is removed as well: "logits" reads that layer. Drops a stored rule.
+ * Called by layers_keep before the layers are renumbered. */
 Status exits_keep(PassContext *ctx, Model *model, IntList kept, Diag *diag);
 
 /* Gradient equilibrium (Li et al., "Improved Techniques for Training Adaptive Deep
  * Networks", ICCV 2019; used by COST-EFF): scale_gradient nodes on a training graph, such
- * that layer k receives the mean, not the sum, of the gradients of the exits behind it.
+ * that layer k receives the mean, not the sum, of the gradients of the exits after it.
  * With c_i the number of exits at layer i or later, exit i's input is scaled by 1 / c_i,
- * and the trunk behind an exit at layer i by c_{i+1} / c_i. */
+ * and the trunk after an exit at layer i by c_{i+1} / c_i. */
 Status exits_equilibrium(Graph *graph, const Exits *exits, Diag *diag);
 
 /* Sum of the label losses of all exits. */
@@ -58,7 +58,8 @@ Status exits_label_loss(Node **out, Graph *graph, const Exits *exits,
 Status exits_read_rule(ExitRule *rule, Arena *arena, PassContext *ctx, const Model *model,
                        const Exits *exits, Diag *diag);
 
-/* Warns of a stale rule at the step's place; whether it is stale. Not for planning. */
+/* Warns about a stale rule at the step's place; returns whether it is stale. Not for
+ * planning. */
 bool exits_warn_stale(PassContext *ctx, Model *model, Diag *diag);
 
 /* Stores a rule, thresholds by output name, with the model's hash. */

@@ -1,9 +1,9 @@
 /* Factoring: projections that are two matrices each, y = B (A x) + b. What factor_linear
  * and merge_factors share.
  *
- * The second node keeps the projection's place, role, bias and name of weights; the first
- * one stands before it, with role `factor` and weights called NAME_factor. Projections
- * that share a weight share both factors. */
+ * The second node keeps the projection's place, role, bias and name of weights; the
+ * first one comes before it, with role `factor` and weights called NAME_factor.
+ * Projections that share a weight share both factors. */
 #ifndef COMPRESS_PASSES_FACTORING_FACTORING_H
 #define COMPRESS_PASSES_FACTORING_FACTORING_H
 
@@ -20,10 +20,10 @@ typedef struct FactorSite {
     bool turned; /* stored [K, M]; A and B likewise */
     int64_t rows, columns;
     int64_t most;     /* the largest rank: the smaller of M and K, or that of A and B */
-    const char *left; /* why it stays as it is; NULL = it need not */
-    double unit;      /* what one rank of factors costs, by factor_costs */
-    double whole;     /* and what the weight costs as it is */
-    int64_t rank;     /* that is chosen; 0 = it stays as it is */
+    const char *left; /* why it is left unchanged; NULL = it can be factored */
+    double unit;      /* cost of one rank of factors, by factor_costs */
+    double whole;     /* and cost of the present weight */
+    int64_t rank;     /* the chosen one; 0 = left unchanged */
     double *squares;  /* squared singular values [most], largest first; NULL = unknown */
 } FactorSite;
 
@@ -32,7 +32,7 @@ typedef struct Factoring {
     Graph *graph;
     FactorSite *sites; /* in graph order of their first readers */
     int count;
-    bool quiet; /* somebody else tells the progress */
+    bool quiet; /* progress is reported elsewhere */
 } Factoring;
 
 /* Finds the chosen weights; everything lives in the context's arena. Weights that other
@@ -47,50 +47,52 @@ DType factor_dtype(const FactorSite *site);
  * the sizes of model_measure. */
 void factor_costs(Factoring *factoring, MeasureKind kind);
 
-/* The largest rank whose factors cost less than the weight as it is; 0 = none. */
+/* The largest rank whose factors cost less than the present weight; 0 = none. */
 int64_t factor_even(const FactorSite *site);
 
-/* What a site costs with the rank that is chosen. */
+/* The cost of a site with the chosen rank. */
 double factor_cost(const FactorSite *site);
 
-/* Chooses the rank of every site such that all cost at most `bound` together: the next
- * singular value to come in is that of the largest square over its cost, from rank 1 of
- * each on; a weight that would cost as much as it does stays as it is. Where squares are
- * not known, or with `each`, every site gets the same share of its cost. Returns the
- * least that all can cost, more than `bound` where no choice keeps it. */
+/* Chooses the rank of every site such that all cost at most `bound` together: starting
+ * from rank 1 of each, the next singular value to be added is the one with the largest
+ * square over its cost; a weight whose factors would cost as much as it does is left
+ * unchanged. If squares are not known, or with `each`, every site gets the same share of
+ * its cost. Returns the least that all can cost, more than `bound` if no choice meets
+ * it. */
 double factor_choose(Factoring *factoring, double bound, bool each);
 
-/* One weight to decompose, and what comes of it. */
+/* One weight to decompose, and the result. */
 typedef struct FactorJob {
     FactorSite *site;
-    const double *l; /* of its inputs, exec/linalg/lowrank.h; NULL = none are known */
-    double damping;  /* that l l^T has beyond the inputs on its diagonal */
-    bool squares;    /* fill the site's squares, and no more */
-    double energy;   /* above 0: choose the site's rank by it */
+    const double
+        *l; /* factor of its inputs' Gram matrix, exec/linalg/lowrank.h; NULL = unknown */
+    double damping;       /* that l l^T has beyond the inputs on its diagonal */
+    bool squares;         /* fill the site's squares, and no more */
+    double energy;        /* above 0: choose the site's rank by it */
     Tensor second, first; /* B and A, turned like the weight; empty for rank 0 */
-    double error, norm;   /* squares of W - B A and W, as the inputs see them */
+    double error, norm;   /* squares of W - B A and W, weighted by the inputs */
 } FactorJob;
 
-/* Does jobs side by side on the context's threads; their numbers do not depend on how
- * many. Weights must have values. Fails with STATUS_MODEL for values that are not finite,
- * with STATUS_MEMORY and with STATUS_INTERRUPTED; no job holds a tensor then. */
+/* Does jobs in parallel on the context's threads; results do not depend on their number.
+ * Weights must have values. Fails with STATUS_MODEL for values that are not finite, with
+ * STATUS_MEMORY and with STATUS_INTERRUPTED; no job holds a tensor then. */
 Status factor_do(Factoring *factoring, FactorJob *jobs, int count, Diag *diag);
 
-/* What a reader of a site reads: x, also where the site is two matrices. */
+/* The input of a reader of a site: x, also if the site is two matrices. */
 Node *factor_input(const FactorSite *site, int reader);
 
 /* The same from inputs of a calibration set, in graph order: projections of one input
  * together. With `put` their factors are in place before the inputs of the next ones are
- * computed, and the jobs hold none; without it the model stays as it is. Fails also as
- * calibration_gram does, and at the option `damp` where inputs depend on each other. */
+ * computed, and the jobs hold none; without it the model is unchanged. Also fails as
+ * calibration_gram does, and at the option `damp` if inputs depend on each other. */
 Status factor_do_calibrated(Factoring *factoring, Calibration *calibration, double damp,
                             FactorJob *jobs, int count, bool put, Diag *diag);
 
-/* How many times that asks for inputs. */
+/* How many times that requests inputs. */
 int factor_calls(const Factoring *factoring, const FactorJob *jobs, int count);
 
-/* Puts factors of the site's rank in place of its weight, or of its factors, taking over
- * both tensors; shapes alone where they are NULL. */
+/* Replaces the site's weight, or its factors, by factors of the site's rank, taking over
+ * both tensors; only shapes if they are NULL. */
 Status factor_put(Factoring *factoring, FactorSite *site, Tensor *second, Tensor *first,
                   Diag *diag);
 

@@ -2,9 +2,9 @@
  *
  * Zhang et al., MiniViT: Compressing Vision Transformers with Weight Multiplexing, CVPR
  * 2022, section 3.2, in the DeiT and Swin forms of its reference implementation. Layers l
- * of a group share every parameter except their layer norms; each gets transformations of
- * its own: H x H mixing before and after the softmax (F1, F2), a table of contextual
- * relative positions on keys, and a depth-wise convolution before the MLP. */
+ * of a group share every parameter except their layer norms; each gets its own
+ * transformations: H x H mixing before and after the softmax (F1, F2), a table of
+ * contextual relative positions on keys, and a depth-wise convolution before the MLP. */
 #ifndef COMPRESS_PASSES_MULTIPLEX_MULTIPLEX_H
 #define COMPRESS_PASSES_MULTIPLEX_MULTIPLEX_H
 
@@ -42,7 +42,7 @@ typedef struct Multiplex {
     Graph *graph;
     const MultiplexOptions *options;
     int layers;
-    double deviation; /* largest ||W_l - W|| / ||W_l|| of the group at hand */
+    double deviation; /* largest ||W_l - W|| / ||W_l|| of the present group */
     double largest;   /* of all groups */
     bool warned;      /* that a plan does not know whether layers are equal */
 } Multiplex;
@@ -59,9 +59,10 @@ Status multiplex_share(Multiplex *m, int first, int count, Diag *diag);
 
 /* Least-squares merge of the projections that read one norm: the shared W and per-layer
  * column scales s_l minimise sum_l ||W_l - W diag(s_l)||_F^2 (exactly, column by column,
- * as a rank-one approximation); s_l goes into layer l's norm, which stays its own. `norm`
- * is that norm's role and `roles` those of its `per_layer` readers, whose shapes have
- * been compared. Fails with STATUS_MODEL when the norm is shared or has other readers. */
+ * as a rank-one approximation); s_l goes into layer l's norm, which is not shared.
+ * `norm` is that norm's role and `roles` those of its `per_layer` readers, whose shapes
+ * have been compared. Fails with STATUS_MODEL when the norm is shared or has other
+ * readers. */
 Status multiplex_lsq(Multiplex *m, int first, int count, Role norm, const Role *roles,
                      int per_layer, Diag *diag);
 
