@@ -1,9 +1,9 @@
-/* Properties of models: what passes need and leave, in terms that hold of any graph.
+/* Properties of models: what passes need and leave, in terms that apply to any graph.
  *
- * A pass declares them in its record (Pass.effects). The pipeline asks them of the model
- * before the pass runs; docs/composition.md is written from them, and the tests of every
- * ordered pair of passes hold what is declared against what is seen of the models and
- * against who refuses what. */
+ * A pass declares them in its record (Pass.effects). The pipeline checks them before the
+ * pass runs; docs/composition.md is written from them, and the tests of every ordered
+ * pair of passes compare the declarations with what the models show and what each pass
+ * refuses. */
 #ifndef COMPRESS_PASSES_PROPERTIES_H
 #define COMPRESS_PASSES_PROPERTIES_H
 
@@ -23,10 +23,10 @@ typedef enum ModelProperty {
                                           of the main stack, or in none */
     MODEL_EQUAL_WIDTHS = 1 << 10,      /* and queries and values of equal width */
     MODEL_WORD_EMBEDDING = 1 << 11,    /* that looks words up */
-    MODEL_FACTORED_EMBEDDING = 1 << 12, /* in a narrow table, with a projection behind */
+    MODEL_FACTORED_EMBEDDING = 1 << 12, /* in a narrow table, followed by a projection */
     MODEL_TOKEN_TYPES = 1 << 13,
     MODEL_IMPORTANCE = 1 << 14,       /* stored scores of heads and units */
-    MODEL_FACTORED_LINEARS = 1 << 15, /* projections that are two matrices each */
+    MODEL_FACTORED_LINEARS = 1 << 15, /* projections of two matrices each */
     MODEL_QUANTISED = 1 << 16         /* weights of 8 or 4 bits */
 } ModelProperty;
 enum { MODEL_PROPERTIES = 17 };
@@ -35,18 +35,18 @@ enum { MODEL_PROPERTIES = 17 };
 typedef struct PassEffects {
     unsigned needs;   /* the model must have all of these */
     unsigned refuses; /* and none of these */
-    unsigned gives;   /* what a model may have afterwards that it had not before */
+    unsigned gives;   /* what a model may have afterwards that it did not have before */
     unsigned takes;   /* what it may have lost */
 } PassEffects;
 
 /* The properties that a model has. */
 unsigned model_properties(const Model *model);
 
-/* Whether a node is a feature map with a matrix or a scale: else it is its function
- * alone, and there is nothing to merge. */
+/* Whether a node is a feature map with a matrix or a scale: otherwise it is only its
+ * function, and there is nothing to merge. */
 bool node_is_mergeable(const Node *node);
 
-/* What one property is called, in words: "early exits". */
+/* The name of one property, in words: "early exits". */
 const char *property_name(ModelProperty property);
 
 /* Appends the names of properties, "a, b"; "-" for none. */

@@ -12,12 +12,12 @@ typedef struct StepSource {
 } StepSource;
 
 /* Place of an option, or of the last one written of several joined by '|'; the step's
- * where the recipe gives none of them. */
+ * place if the recipe gives none of them. */
 Loc option_loc(const StepSource *source, const char *options);
 
 /* Reports a fault of an option at its place, under its path ("passes[2].distill.every").
- * `options` is one name or several, as above; NULL: the fault is the step's. A
- * single option that the recipe does not give is named in the message. Returns `status`.
+ * `options` is one name or several, as above; NULL: the fault is the step's. A single
+ * option that the recipe does not set is named in the message. Returns `status`.
  */
 Status option_fail(const StepSource *source, const char *options, Status status,
                    Diag *diag, const char *fmt, ...)

@@ -1,13 +1,13 @@
-/* Keep: the values that calibration keeps between two calls, and the graph that starts
- * from them. */
+/* Keep: the values that calibration keeps between calls, and the graph that starts from
+ * them. */
 #ifndef COMPRESS_PASSES_ONESHOT_CALIBRATION_KEEP_H
 #define COMPRESS_PASSES_ONESHOT_CALIBRATION_KEEP_H
 
 #include "ir/batches.h"
 #include "ir/graph.h"
 
-/* Values of a place in the graph behind which nothing else that was computed before it is
- * read: by chunk of samples. */
+/* Values at a place in the graph after which nothing else computed before it is read: by
+ * chunk of samples. */
 typedef struct Kept {
     Node **nodes; /* of the model's graph */
     Type *types;  /* as they were then */
@@ -19,25 +19,25 @@ typedef struct Kept {
 /* Frees the values; the rest is in arenas. */
 void kept_free(Kept *kept);
 
-/* Whether the nodes are still in the graph with the same types: else what is kept is of
- * no use. */
+/* Whether the nodes are still in the graph with the same types; otherwise what is kept
+ * is useless. */
 bool kept_fits(const Kept *kept, const Graph *graph);
 
-/* Finds the narrowest place between what is kept and the first of `values`, or with
- * `behind` the last one, which it may then lie behind; the latest of equals: what crosses
- * it, without values. Of no count when there is no better place than that which is kept.
- * Everything is in the arena but `values`. */
+/* Finds the narrowest place (of equals, the latest) between what is kept and the first
+ * of `values`, or with `behind` the last one, in which case the place may lie after it.
+ * Returns what crosses it, without values; its count is 0 when no place is better than
+ * the one kept. Everything except `values` is in the arena. */
 void kept_find(Kept *out, Arena *arena, Graph *graph, const Kept *now,
                Node *const *values, int count, bool behind, int64_t chunks);
 
-/* Bytes that are kept at most. */
+/* Most bytes that are kept. */
 #define KEPT_BYTES ((int64_t)2 << 30)
 
-/* Bytes of what crosses from one block to the next, of all samples: of the widest of
- * `values`, before and behind a block. From shapes alone. */
+/* Bytes that pass from one block to the next, for all samples: for the widest of
+ * `values`, before and after a block. Computed from shapes only. */
 size_t kept_bytes(Node *const *values, int count, const Batches *data, int64_t samples);
 
-/* A graph that computes results from kept values and inputs alone. */
+/* A graph that computes results from kept values and inputs only. */
 typedef struct KeptGraph {
     Graph *graph;   /* a copy that shares weights */
     Node **results; /* of the copy */

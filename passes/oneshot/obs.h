@@ -1,12 +1,12 @@
-/* OBS: the order in which units leave linear layers when the units that stay take over
- * (passes/oneshot/reconstruct.h), the cheapest first.
+/* OBS: the order in which units are removed from linear layers when the remaining units
+ * take over (passes/oneshot/reconstruct.h), the cheapest first.
  *
  * A unit u owns columns of W. With P the inverse of C + lambda I over what is left, the
- * least change of the outputs that its removal brings is
+ * least change of the outputs that its removal causes is
  *
  *     tr(W_u (P_uu)^-1 W_u^T)
  *
- * and W and P without it follow by block elimination. So the costs of the removals so far
+ * and block elimination gives W and P without it. So the costs of the removals so far
  * add up to the least squares of removing them together. ZipLM (Kurtic et al., NeurIPS
  * 2023); Optimal Brain Compression (Frantar, Singh, Alistarh, NeurIPS 2022). */
 #ifndef COMPRESS_PASSES_ONESHOT_OBS_H
@@ -20,12 +20,12 @@ typedef struct ObsRemoval {
     double cost; /* squares, as shares of fit->scale, summed over the layers */
 } ObsRemoval;
 
-/* Takes `count` units out of `layers` layers that lose the same ones, one after the
- * other, each time that which costs least, of equals the last; unit u owns the columns [u
- * * w, (u + 1) * w) of a layer of K = units * w inputs. Fits are not changed but for a
- * lambda that grows (fit_invert). The result is the same at any number of threads; the
- * watch (may be NULL) is asked between removals. Fails with STATUS_MEMORY and
- * STATUS_INTERRUPTED. */
+/* Removes `count` units from `layers` layers that lose the same units, one after
+ * another, each time the one that costs least (of equals, the last); unit u owns the
+ * columns [u * w, (u + 1) * w) of a layer of K = units * w inputs. Fits are not changed
+ * except that lambda may grow (fit_invert). The result is the same for any number of
+ * threads; the watch (may be NULL) is checked between removals. Fails with STATUS_MEMORY
+ * and STATUS_INTERRUPTED. */
 Status obs_remove(ObsRemoval *removals, int64_t count, LinearFit *fits, int layers,
                   int64_t units, int threads, const Watch *watch, Diag *diag);
 

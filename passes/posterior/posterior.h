@@ -10,7 +10,7 @@
  * element and the covariances. kron: with D_k = W_k - W of a matrix [n, m],
  * U = sum_k D_k D_k^T / ((K - 1) m), V = sum_k D_k^T D_k / ((K - 1) tr(U) m / n): the
  * estimate by moments, whose variances have the samples' sums over rows and columns; U
- * and V get `jitter` times their own mean variance. Weights that are no matrix, and
+ * and V get `jitter` times their own mean variance. Weights that are not matrices, and
  * matrices with a side above POSTERIOR_KRON_MOST, become diagonal. */
 #ifndef COMPRESS_PASSES_POSTERIOR_POSTERIOR_H
 #define COMPRESS_PASSES_POSTERIOR_POSTERIOR_H
@@ -53,8 +53,8 @@ typedef struct Posterior {
 } Posterior;
 
 /* Starts for the storages of a model that `train` trains (real, neither frozen nor left
- * out), dropping the Gaussians that the model has. When planning nothing is allocated and
- * the storages get shapes at once. Call posterior_close in any case. Fails with
+ * out), dropping the Gaussians that the model has. When planning, nothing is allocated
+ * and the storages get shapes at once. Call posterior_close in any case. Fails with
  * STATUS_MODEL when there are none, STATUS_MEMORY. */
 Status posterior_open(Posterior *posterior, PassContext *ctx, Model *model,
                       const PosteriorOptions *options, const TrainOptions *train,
@@ -69,7 +69,7 @@ size_t posterior_bytes(const Posterior *posterior);
 Status posterior_take(Posterior *posterior, const Graph *graph, Diag *diag);
 
 /* Puts what was gathered into the state of a training run, as views, and takes it back:
- * `taken` samples. Loading fails with STATUS_MODEL where the state is another one. */
+ * `taken` samples. Loading fails with STATUS_MODEL if the state does not match. */
 void posterior_save(const Posterior *posterior, TrainState *state);
 Status posterior_load(Posterior *posterior, TrainState *state, int64_t taken, Diag *diag);
 

@@ -1,9 +1,9 @@
-/* Prior: what the weights of a model start from after structure was taken out of it.
+/* Prior: what the weights of a model start from after structure was removed from it.
  *
  * Bayesian distillation ("Bayesian distillation of transformer models", theorems 2 to 5):
- * with a posterior of the teacher's weights (estimate_posterior), the student's prior is
- * the posterior given that what makes the removed structure the identity has the values
- * that do so; see passes/posterior/condition.h. The choices of `prior`:
+ * given a posterior of the teacher's weights (estimate_posterior), the student's prior
+ * is the posterior conditioned on the weights whose values make the removed structure
+ * the identity; see passes/posterior/condition.h. The choices of `prior`:
  *
  *     copy      the weights that stay, as they are; Gaussians stay too (a marginal)
  *     gaussian  the prior's mean becomes the weights, mean and covariance stay with them
@@ -26,7 +26,7 @@ typedef enum PriorKind { PRIOR_COPY, PRIOR_GAUSSIAN, PRIOR_RANDOM } PriorKind;
              "estimate_posterior) given that what goes is zero, with its variances; or " \
              "new ones")
 
-/* Slices that are gathered one by one; in an arena. */
+/* Slices, gathered one by one; in an arena. */
 typedef struct SliceList {
     ConditionSlice *items;
     int count, capacity;

@@ -1,5 +1,5 @@
-/* Relevance: how much of the posterior's density is lost when some weights get given
- * values and all others follow.
+/* Relevance: how much of the posterior's density is lost when some weights are set to
+ * given values and all others adapt.
  *
  * For u ~ N(mu, S) and values c for the part v2,
  *
@@ -8,14 +8,14 @@
  *
  * half the squared Mahalanobis distance of c. With c = 0 and S the inverse of a Hessian
  * it is the saliency of optimal brain surgeon (Hassibi and Stork, NIPS 1993), for many
- * weights at once. The part of the smallest relevance is the one whose removal the
+ * weights at once. The part with the smallest relevance is the one whose removal the
  * posterior finds most plausible. */
 #ifndef COMPRESS_PASSES_POSTERIOR_RELEVANCE_H
 #define COMPRESS_PASSES_POSTERIOR_RELEVANCE_H
 
 #include "passes/posterior/condition.h"
 
-/* Factorisations that are kept from one call to the next, for parts of one storage. */
+/* Factorisations kept from one call to the next, for parts of one storage. */
 typedef struct RelevanceCache {
     const Storage *storage;
     bool of_rows; /* else of columns */
@@ -23,10 +23,10 @@ typedef struct RelevanceCache {
 } RelevanceCache;
 
 /* Relevance of setting `given`; no element may be in two slices. Entries whose storage
- * has no Gaussian count nothing; those of a variance of zero count nothing when they have
- * their value already. `cache` may be NULL; zero it before the first call, release it
- * after the last. Fails with STATUS_MODEL at the step's place when no entry has a
- * Gaussian or S_22 is singular, naming a storage. */
+ * has no Gaussian do not count; neither do those with a variance of zero that have their
+ * value already. `cache` may be NULL; zero it before the first call, release it after
+ * the last. Fails with STATUS_MODEL at the step's place when no entry has a Gaussian or
+ * S_22 is singular, naming a storage. */
 Status relevance_of(double *out, PassContext *ctx, const ConditionSlice *given, int count,
                     RelevanceCache *cache, Diag *diag);
 

@@ -19,7 +19,7 @@ typedef struct ImportanceOptions {
 
 /* Fills the scores of the model's heads and feed-forward units with first-order Taylor
  * importance: see docs/passes/importance.md. Layers that share weights get scores of
- * their own. `samples` receives how many were used. When planning, only what needs no
+ * their own. `samples` receives the number used. When planning, only what needs no
  * weights is done, and there are no scores. */
 Status importance_taylor(Prune *heads, Prune *ffn, Model *model,
                          const ImportanceOptions *options, int64_t *samples, Diag *diag);

@@ -18,13 +18,14 @@
 typedef enum PruneKind { PRUNE_HEADS, PRUNE_FFN } PruneKind;
 enum { PRUNE_KINDS = 2 };
 
-/* Where scores come from; the three after the first are also what importance measures. */
-/* What goes at once of attention whose query heads share heads of keys and values; where
- * each has its own all three are the same. */
+/* Where scores come from; the three after the first are also those that importance
+ * measures. */
+/* The unit that is removed from attention whose query heads share heads of keys and
+ * values; if each has its own, all three are the same. */
 typedef enum PruneUnit {
-    UNIT_QUERY, /* a query of every head of keys and values, which all stay */
-    UNIT_GROUP, /* a head of keys and values with all queries that read it */
-    UNIT_HEAD   /* each query by itself: for scores, not to be cut */
+    UNIT_QUERY, /* a query head of every head of keys and values, all of which stay */
+    UNIT_GROUP, /* a head of keys and values with all query heads that read it */
+    UNIT_HEAD   /* each query head by itself: for scores, not for cutting */
 } PruneUnit;
 
 #define SCORE_NAMES "taylor|magnitude|random"
@@ -33,19 +34,19 @@ typedef enum PruneScore {
     SCORE_TAYLOR,
     SCORE_MAGNITUDE,
     SCORE_RANDOM,
-    SCORE_RELEVANCE,     /* of the posterior (relevance.h), for pruning alone */
-    SCORE_RECONSTRUCTION /* what the layer's outputs lose when the units that stay take
-                            over (obs.h), for pruning alone */
+    SCORE_RELEVANCE,     /* of the posterior (relevance.h), only for pruning */
+    SCORE_RECONSTRUCTION /* what the layer's outputs lose when the remaining units take
+                            over (obs.h), only for pruning */
 } PruneScore;
 
 /* auto: global under a budget, else per_layer. */
 enum { RANKING_AUTO, RANKING_PER_LAYER, RANKING_GLOBAL };
 
-/* What is zero where a head does nothing: its columns of the output projection, or its
+/* What is zero if a head does nothing: its columns of the output projection, or its
  * values. */
 enum { ZERO_OUTPUT, ZERO_VALUE };
 
-/* Options of the pruning passes; each offers those that it has a use for. */
+/* Options of the pruning passes; each offers those that it uses. */
 typedef struct PruneOptions {
     int score;   /* PruneScore */
     int ranking; /* RANKING_ */
@@ -118,20 +119,20 @@ typedef struct PruneSlot {
     Node *owner; /* reads the leaf */
     int axis;
     int64_t width;
-    bool reads; /* the axis is what a matrix reads of the units, not what it gives */
+    bool reads; /* along the axis the matrix reads the units rather than producing them */
     bool value; /* of the projection that gives a head's values */
 } PruneSlot;
 
 /* Slots are at most 17 of projections and of attention, and two of each feature map. */
 enum { PRUNE_HEADED = 16, PRUNE_SLOTS = 17 + 2 * PRUNE_HEADED };
 
-/* The slots that scores are made of: the projection that the block ends in, and for
- * feed-forward blocks the one it starts with. */
+/* The slots that scores are computed from: the projection that the block ends in, and
+ * for feed-forward blocks also the one it starts with. */
 enum { SLOT_OUT, SLOT_FFN_IN };
 
-/* How the units of a block are made up. Parts lie one behind the other in the weights:
- * units x sets of them, set after set. A unit is one part of each set: which one is found
- * by scores. */
+/* How the units of a block are composed. Parts lie one after another in the weights:
+ * units x sets of them, set after set. A unit is one part of each set; scores decide
+ * which one. */
 typedef struct PruneParts {
     int64_t units;
     int64_t sets; /* 1, or with UNIT_QUERY the heads of keys and values */
@@ -142,10 +143,10 @@ typedef struct PruneBlock {
     const char *place; /* "encoder.3", for messages and records */
     const char *stack;
     int layer;
-    Node *core;                 /* the attention node, or the projection ffn_in */
-    Node *out;                  /* the projection that the block ends in; SLOT_OUT is of
-                                   its first factor where it has two */
-    Node *gate;                 /* ffn_gate, in gated feed-forward blocks; else NULL */
+    Node *core; /* the attention node, or the projection ffn_in */
+    Node *out;  /* the projection that the block ends in; SLOT_OUT is that of its first
+                   factor if it has two */
+    Node *gate; /* ffn_gate, in gated feed-forward blocks; else NULL */
     Node *headed[PRUNE_HEADED]; /* nodes with attribute `heads`: attention itself, norms,
                                    rotary positions, feature maps */
     int headed_count;
@@ -154,8 +155,8 @@ typedef struct PruneBlock {
     PruneSlot slots[PRUNE_SLOTS];
     int slot_count;
     double *scores; /* by part; NULL = not known (planning) */
-    int64_t rows;   /* of the calibration data, with the errors of what `out` gives on
-                       them; 0 = none */
+    int64_t
+        rows; /* of the calibration data, with the errors of `out` on them; 0 = none */
     FitErrors errors;
     bool few_rows, raised; /* fewer rows than `out` has inputs; see LinearFit */
 } PruneBlock;
@@ -167,7 +168,7 @@ typedef struct PruneGroup {
     double *scores; /* by unit, summed over blocks and parts; NULL = not known */
     int64_t *keep;
     int64_t keep_count;
-    double cost; /* under a budget: what one unit takes of it, on average */
+    double cost; /* under a budget: what one unit takes up, on average */
 } PruneGroup;
 
 typedef struct Prune {
@@ -180,7 +181,7 @@ typedef struct Prune {
     int block_count;
     PruneGroup *groups;
     int group_count;
-    bool guessed; /* planning: which units stay is not known */
+    bool guessed; /* planning: it is not known which units stay */
 } Prune;
 
 /* "heads" or "feed-forward units". */
@@ -203,8 +204,8 @@ void prune_mask(bool *kept, const PruneGroup *group);
 /* The heads, or feed-forward units, that stay, increasing; in the arena. */
 int64_t *prune_kept(Arena *arena, const PruneGroup *group, int64_t *count);
 
-/* Finds by scores of parts which ones make a unit: in each set the best part belongs to
- * unit 0, the next one to unit 1. Fills the units' scores, for which there is room, with
+/* Finds by scores which parts make up a unit: in each set, the best part belongs to unit
+ * 0, the next one to unit 1. Fills the units' scores, for which there must be room, with
  * the sums. */
 void prune_rank_parts(PruneGroup *group, const double *part_scores);
 
@@ -217,34 +218,34 @@ void prune_sum(const PruneSlot *slot, const float *gradient, bool absolute, doub
 void prune_score(Prune *prune, PruneScore score);
 
 /* Reads the scores that importance stored in the model's provenance. Fails with
- * STATUS_MODEL, with a hint, when there are none that fit; when planning those that are
- * not known yet are fine. */
+ * STATUS_MODEL, with a hint, when no scores fit; when planning, they may be unknown. */
 Status prune_read_scores(Prune *prune, const Model *model, bool taylor, Diag *diag);
 
 /* A list with one map per block: stack, layer, units and scores; `arena` may be any. */
 Tree *prune_scores_tree(const Prune *prune, Arena *arena);
 
-/* Cuts the stored scores to the units that stay, so that they fit the pruned model; drops
- * them when they do not fit the model. Call before the graph is changed. */
+/* Reduces the stored scores to the units that stay, so that they fit the pruned model;
+ * drops them when they do not fit the model. Call before the graph is changed. */
 Status prune_cut_scores(const Prune *prune, Model *model, Diag *diag);
 
 /* Fills the scores, one for each group, with the relevance of a unit's zeros; unknown
  * when planning. Fails with STATUS_MODEL, with a hint, without a posterior. */
 Status prune_relevance(Prune *prune, int zero, Diag *diag);
 
-/* Conditions the Gaussians on the zeros of the units that go, of all kinds together. Call
+/* Conditions the Gaussians on zeros for the units that go, of all kinds together. Call
  * after the choice and before anything is cut. Fails with STATUS_MODEL. */
 Status prune_condition(const Prune *prunes, int count, int zero, Diag *diag);
 
-/* Whether a slot is the first of its group with its storage and axis. */
+/* Whether a slot is the first in its group with this storage and axis. */
 bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot *slot);
 
-/* Sums the scores of the blocks into their groups, which may keep nothing yet; without
- * scores the choice is a guess. Fails with STATUS_MODEL when a score is not finite. */
+/* Sums the scores of the blocks into their groups, which must not have chosen units yet;
+ * without scores the choice is a guess. Fails with STATUS_MODEL when a score is not
+ * finite. */
 Status prune_sum_scores(Prune *prune, Diag *diag);
 
-/* Lets a group keep its `count` best units, or the first ones where the choice is a
- * guess; the first ones in any case. The group's `keep` has room for all units. */
+/* Lets a group keep its `count` best units (of equals, the first), or the first ones if
+ * the choice is a guess. The group's `keep` has room for all units. */
 void prune_keep_best(Prune *prune, PruneGroup *group, int64_t count);
 void prune_keep_first(PruneGroup *group, int64_t count);
 
@@ -255,12 +256,12 @@ Status prune_choose(Prune *prune, const PruneOptions *options, Diag *diag);
 /* Whether units of all layers are compared with each other. */
 bool prune_is_global(const PruneOptions *options);
 
-/* Decides what the groups of one kind or of both keep, of the same model, which is not
- * changed: units with the largest score over cost, as many as the budget has room for, so
+/* Decides what the groups of one or both kinds keep; the model is not changed. Units
+ * with the largest ratio of score to cost stay, as many as the budget has room for, so
  * that no other unit would fit. model_measure of the model afterwards is never above the
- * budget. Where scores are not known, or units are compared within each layer alone,
- * every group keeps the same share, in the latter case to the unit. Records `budget`
- * and what is reached. Fails with STATUS_MODEL when the fewest units are too many. */
+ * budget. If scores are not known, or units are compared only within each layer, every
+ * group keeps the same share, in the latter case to the unit. Records `budget` and what
+ * is reached. Fails with STATUS_MODEL when even the fewest units are too many. */
 Status prune_choose_budget(Prune *const *prunes, int count, const Model *model,
                            const PruneOptions *options, Diag *diag);
 
@@ -273,26 +274,26 @@ Status prune_calibrate(Calibration **out, Prune *prunes, int count,
                        const PruneOptions *options, Diag *diag);
 
 /* Scores for score: reconstruction: what each removal adds to the error of its group's
- * outputs on the calibration data, the cheapest first, all groups as they are. */
+ * outputs on the calibration data, the cheapest first, with all groups unchanged. */
 Status prune_obs_scores(Prune *prunes, int count, Calibration *calibration,
                         const PruneOptions *options, Diag *diag);
 
-/* Goes over the groups that lose units, in the order in which they run, each on what
- * those before it give by then: with score: reconstruction chooses which of its units
- * stay, as many as were chosen; with `reconstruct` lets these take over, so that cutting
- * the others changes nothing more, and with `follow` make up for the groups before. Notes
- * the errors in the blocks. Without a calibration, when planning, only the types of what
- * changes are brought along. */
+/* Goes over the groups that lose units, in the order in which they run, each with the
+ * outputs of the groups already treated: with score: reconstruction, chooses which of
+ * its units stay (the number was chosen before); with `reconstruct`, lets these take
+ * over, so that cutting the others changes nothing more, and with `follow` also make up
+ * for the groups before. Notes the errors in the blocks. Without a calibration, when
+ * planning, only the changed types are updated. */
 Status prune_reconstruct(Prune *prunes, int count, Calibration *calibration,
                          const PruneOptions *options, Diag *diag);
 
-/* Cuts all that the groups do not keep out of the graph. */
+/* Cuts everything that the groups do not keep out of the graph. */
 Status prune_cut(Prune *prune, Diag *diag);
 
 /* Checks the options of a pruning pass against each other. */
 Status prune_check(const void *opaque, const StepSource *source, Diag *diag);
 
-/* The whole of a pruning pass, of kinds first to last. */
+/* A complete pruning pass, for kinds first to last. */
 Status prune_run(PassContext *ctx, Model *model, PruneKind first, PruneKind last,
                  const PruneOptions *options, Diag *diag);
 

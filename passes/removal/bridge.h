@@ -1,11 +1,11 @@
-/* Bridges: a linear map in place of what is removed, that gives what it gave as nearly as
- * a linear map can, on calibration data. */
+/* Bridges: a linear map in place of what is removed, which reproduces its output on
+ * calibration data as closely as a linear map can. */
 #ifndef COMPRESS_PASSES_REMOVAL_BRIDGE_H
 #define COMPRESS_PASSES_REMOVAL_BRIDGE_H
 
 #include "passes/oneshot/calibration.h"
 
-/* What lies between two values x and y of one type, and what is told of it. */
+/* What lies between two values x and y of one type, and what is reported about it. */
 typedef struct BridgeSpan {
     Node *x, *y;
     const char *stack;
@@ -14,11 +14,11 @@ typedef struct BridgeSpan {
     double error;  /* ||y - W x - b|| / ||y - mean y|| over the rows, a result */
 } BridgeSpan;
 
-/* Adds linear(y, W, b), with role `bridge`, behind y, for whoever read y: once x has
- * taken the place of y, it is the bridge. W = I + C (H + damp mean(diag H) I)^-1 with the
- * covariances H of x and C of y - x and x, b = mean y - W mean x: least squares for y,
- * with W drawn to the identity. `calibration` NULL (planning): shapes alone. Fails as
- * calibration_rows does, and with STATUS_MODEL at `damp` where rows depend on each other.
+/* Adds linear(y, W, b), with role `bridge`, after y, for all readers of y: once x has
+ * taken the place of y, it is the bridge. W = I + C (H + damp mean(diag H) I)^-1 with
+ * the covariances H of x and C of y - x and x, b = mean y - W mean x: least squares for
+ * y, with W drawn to the identity. `calibration` NULL (planning): shapes only. Fails as
+ * calibration_rows does, and with STATUS_MODEL at `damp` if rows depend on each other.
  */
 Status bridge_add(PassContext *ctx, Graph *graph, Calibration *calibration, double damp,
                   BridgeSpan *span, Diag *diag);

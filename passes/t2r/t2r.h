@@ -13,12 +13,12 @@
 /* "decoder.3": where a node stands, for messages and records; in the context's arena. */
 const char *t2r_place(const PassContext *ctx, const Node *node);
 
-/* First weights [G, k, d] of a feature map, in place of none. Row i of a head is row i
- * mod d of the identity, negated in every other round: 2 d features are relu(x) and
+/* Initial weights [G, k, d] of a feature map that has none. Row i of a head is row i mod
+ * d of the identity, negated in every other round: 2 d features are relu(x) and
  * relu(-x). Or rows drawn from a standard normal distribution and made orthogonal, their
  * lengths kept, in blocks of at most d within each head, which lowers the variance of
- * positive features (Choromanski et al., Rethinking Attention with Performers, ICLR 2021,
- * section 2.4). Fail with STATUS_MEMORY. */
+ * positive features (Choromanski et al., Rethinking Attention with Performers, ICLR
+ * 2021, section 2.4). Fail with STATUS_MEMORY. */
 Status t2r_draw_identity(Tensor *tensor, Diag *diag);
 Status t2r_draw_orthogonal(Tensor *tensor, uint64_t key, Diag *diag);
 
@@ -31,7 +31,7 @@ typedef struct T2rData {
 /* Adds list "clamped" to the step's record: for every linear attention of the graph
  * without a window the share of its rows (one for each sample, token that no mask leaves
  * out, and head) whose denominator lies below eps, so that eps takes its place. When
- * planning the data set is checked and that is all. Fails as step_data does. */
+ * planning, only the data set is checked. Fails as step_data does. */
 Status t2r_record_clamped(PassContext *ctx, Graph *graph, const T2rData *on, Diag *diag);
 
 #endif

@@ -1,4 +1,4 @@
-/* Label loss: what predictions cost against the labels of a data set, by the model's
+/* Label loss: the loss of predictions against the labels of a data set, by the model's
  * task. */
 #ifndef COMPRESS_PASSES_TRAINING_LABEL_LOSS_H
 #define COMPRESS_PASSES_TRAINING_LABEL_LOSS_H
@@ -10,20 +10,21 @@ typedef struct LabelLossOptions {
     double smoothing; /* share of each target spread over all classes, or over both
                          answers of a label; of these alone */
     bool mixed;       /* samples are mixed of two: inputs mix_labels, mix_share */
-    int64_t group;    /* of embeddings: samples that stand together, the first two being
-                         alike; 0 = 2 */
-    double scale;     /* of embeddings: factor of cosines, 1 / temperature */
-    bool symmetric;   /* of embeddings: second samples look for their first ones too */
-    bool scored;      /* of embeddings: `labels` f32[1] say how alike the first two are */
-    const RealList *positive; /* multi_label: weights of labels that are there, one for
-                                 all or one for each; NULL or empty = 1 */
+    int64_t group; /* of embeddings: samples that form a group, the first two being alike;
+                      0 = 2 */
+    double scale;  /* of embeddings: factor of cosines, 1 / temperature */
+    bool symmetric; /* of embeddings: second samples are also matched to their first ones
+                     */
+    bool scored;    /* of embeddings: `labels` f32[1] say how alike the first two are */
+    const RealList *positive; /* multi_label: weights of present labels, one for all or
+                                 one for each; NULL or empty = 1 */
 } LabelLossOptions;
 
-/* Whether there is a loss for a task. */
+/* Whether a task has a loss. */
 bool label_loss_known(Task task);
 
 /* The loss of `logits`, a prediction of graph->task, as a scalar node; adds the inputs
- * that it reads where the graph has none:
+ * that it reads if the graph lacks them:
  *   classify, fill_in, next_token, translate, label_tokens: cross-entropy, mean over the
  *     rows whose label is not INDEX_SKIP; `labels` i32, one for each row of logits, or
  *     `masked_labels` where logits are of masked positions [N, M, V]. Where samples are

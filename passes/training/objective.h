@@ -1,8 +1,9 @@
 /* Objective: the training graph that finetune and distill build around a model.
  *
  * The model's graph is copied; losses are added to the copy, and a teacher is imported
- * into it with its storages frozen. One plan then covers student, teacher and losses, and
- * gradients flow to the student alone. Afterwards the trained weights go back. */
+ * into it with its storages frozen. One plan then covers student, teacher and losses,
+ * and gradients flow only to the student. Afterwards the trained weights are copied
+ * back. */
 #ifndef COMPRESS_PASSES_TRAINING_OBJECTIVE_H
 #define COMPRESS_PASSES_TRAINING_OBJECTIVE_H
 
@@ -26,11 +27,11 @@ typedef struct Objective {
     Node **detail; /* see objective_tell */
     const char *detail_of, *const *detail_place;
     int detail_count;
-    const char *dev_metric;  /* measured while it is trained; NULL = none */
-    LabelLossOptions labels; /* of objective_add_labels: what was found out before it */
+    const char *dev_metric;  /* measured during training; NULL = none */
+    LabelLossOptions labels; /* for objective_add_labels: what was found out before it */
     LowRank low_rank;        /* updates that are trained in place of matrices */
 
-    /* See objective_remember: what the losses read of the teacher, by column. */
+    /* See objective_remember: what the losses read from the teacher, by column. */
     Node **remembered; /* of the teacher's own graph */
     Column *remembered_column;
     Buf **remembered_value;
@@ -46,21 +47,22 @@ Status objective_add_teacher(Objective *objective, Model *teacher, Diag *diag);
 /* Node of the training graph that computes what `node` computes in the teacher. */
 Node *objective_teacher_node(const Objective *objective, const Node *node);
 
-/* Lets the teacher be asked once where that is enough: what the losses read of it is at
- * most 256 numbers a sample (a classifier's predictions, not the states of tokens), and
- * training takes several epochs over samples that stay as they are. The losses then read
- * inputs, and the training graph no longer runs the teacher. Call when all parts are
- * there; `data` is NULL when planning. Nothing where it is not enough. */
+/* Lets the teacher run only once, if that is enough: the losses read at most 256 numbers
+ * a sample from it (a classifier's predictions, not the states of tokens), and training
+ * takes several epochs over unchanging samples. The losses then read inputs, and the
+ * training graph no longer runs the teacher. Call when all parts have been added; `data`
+ * is NULL when planning. Does nothing if one run is not enough. */
 void objective_remember(Objective *objective, const Batches *data,
                         const TrainOptions *options);
 
-/* Memory that objective_ask_teacher takes for its runs, beside the answers and its
- * weights in f32; 0 when objective_remember did nothing. Fails as plan_create does. */
+/* Memory that objective_ask_teacher takes for its runs, in addition to the answers and
+ * its weights in f32; 0 when objective_remember did nothing. Fails as plan_create
+ * does. */
 Status objective_ask_bytes(size_t *bytes, const Objective *objective, Diag *diag);
 
 /* Runs the teacher over the data set: *out has its samples with the columns that those
- * inputs read, and is the caller's; NULL when objective_remember did nothing. Fails as
- * forward_batches does, and with STATUS_MEMORY. */
+ * inputs read, and belongs to the caller; NULL when objective_remember did nothing.
+ * Fails as forward_batches does, and with STATUS_MEMORY. */
 Status objective_ask_teacher(Batches **out, Objective *objective, const Batches *data,
                              Diag *diag);
 
@@ -68,38 +70,39 @@ Status objective_ask_teacher(Batches **out, Objective *objective, const Batches 
 Status objective_add_part(Objective *objective, const char *name, Node *part,
                           double weight, Diag *diag);
 
-/* Lets the step's record say what each of the scalars that part `name` is made of, one
- * for each place, was over the last epoch. Both lists live as long as the objective. */
+/* Adds to the step's record the value over the last epoch of each scalar that part
+ * `name` is made of, one for each place. Both lists live as long as the objective. */
 void objective_tell(Objective *objective, const char *name, const char *const *places,
                     Node **terms, int count);
 
-/* Which exits a loss is about; a model without early exits has the last one only. */
+/* Which exits a loss is about; a model without early exits has only the last one. */
 #define OBJECTIVE_EXITS "all|last|early"
 typedef enum ObjectiveExits { EXITS_ALL, EXITS_LAST, EXITS_EARLY } ObjectiveExits;
 
-/* The chosen exits of the training graph, by layer; of a model that embeds its embedding
- * as the last one. Fails with STATUS_MODEL when there is no exit of that kind. */
+/* The chosen exits of the training graph, by layer; for a model that embeds, its
+ * embedding is the last one. Fails with STATUS_MODEL when there is no exit of that
+ * kind. */
 Status objective_exits(Exits *out, Objective *objective, ObjectiveExits which,
                        Diag *diag);
 
-/* Looks whether training will mix samples (`augment` with a data set that has column
- * "mix_labels"); comes before objective_add_labels. Not known when
- * planning without data. Fails as step_data does. */
+/* Finds out whether training will mix samples (`augment` with a data set that has column
+ * "mix_labels"); call before objective_add_labels. Not known when planning without data.
+ * Fails as step_data does. */
 Status objective_find_mixed(Objective *objective, const char *data,
                             const TrainOptions *options, Diag *diag);
 
-/* The output of a training graph that embeds, which has no predictions; NULL when it has
- * some. */
+/* The output of a training graph that embeds and so has no predictions; NULL when it has
+ * predictions. */
 Node *objective_embedding(const Graph *graph);
 
-/* Factor of the cosines between texts where nothing is said: temperature 0.05, as
- * sentence-transformers has it. */
+/* Default factor of the cosines between texts: temperature 0.05, as in
+ * sentence-transformers. */
 #define CONTRASTIVE_SCALE 20.0
 
-/* Of a model that embeds: notes in `labels` which samples of the data set are a group,
- * and how their cosines count; comes before objective_add_labels. Nothing for other
- * models. Not known when planning without data. Fails with STATUS_MODEL where samples are
- * no groups or have classes, and as step_data does. */
+/* For a model that embeds: notes in `labels` which samples of the data set form a group,
+ * and how their cosines count; call before objective_add_labels. Does nothing for other
+ * models. Not known when planning without data. Fails with STATUS_MODEL if samples do
+ * not form groups or have classes, and as step_data does. */
 Status objective_find_pairs(Objective *objective, const char *data, double scale,
                             bool symmetric, Diag *diag);
 
@@ -117,33 +120,33 @@ Status objective_add_labels(Objective *objective, ObjectiveExits which, double w
 bool objective_predicts_tokens(const Graph *graph);
 bool objective_predicts_next(const Graph *graph);
 
-/* Fails with STATUS_MODEL for a task that has logits and no loss against labels
+/* Fails with STATUS_MODEL for a task that has logits but no loss against labels
  * (passes/training/label_loss.h). objective_begin, objective_add_teacher and
  * objective_mask_graph check it. */
 Status objective_check_task(PassContext *ctx, const Graph *graph, Diag *diag);
 
-/* For models that predict tokens: lets the heads of student and teacher see the masked
- * positions only, so that logits are [N, M, V] (input `masked_positions` i32[N, M], 0
- * where a sample has fewer: position 0 is never masked). Nothing when the next token is
- * predicted. Call after objective_add_teacher, if there is one. */
+/* For models that predict tokens: restricts the heads of student and teacher to the
+ * masked positions, so that logits are [N, M, V] (input `masked_positions` i32[N, M], 0
+ * if a sample has fewer: position 0 is never masked). Does nothing when the next token
+ * is predicted. Call after objective_add_teacher, if there is a teacher. */
 Status objective_mask_tokens(Objective *objective, Diag *diag);
 
-/* The same for a graph that is differentiated and not trained; nothing when it does not
- * predict masked tokens. */
+/* The same for a graph that is differentiated but not trained; does nothing if it does
+ * not predict masked tokens. */
 Status objective_mask_graph(PassContext *ctx, Graph *graph, Diag *diag);
 
-/* Lets a recurrent decoder read words that it predicts itself in place of a share 1 -
- * teacher_forcing of the target's tokens, the first aside, drawn anew in every step
- * (scheduled sampling, Bengio et al., 2015). Fails with STATUS_MODEL when the model is
- * another one, or its head more than one matrix. */
+/* Lets a recurrent decoder read its own predicted words in place of a share 1 -
+ * teacher_forcing of the target's tokens (except the first), drawn anew in every step
+ * (scheduled sampling, Bengio et al., 2015). Fails with STATUS_MODEL for other models,
+ * or if its head is more than one matrix. */
 Status objective_feed_back(Objective *objective, double teacher_forcing, Diag *diag);
 
-/* After a data set was refused: hints at the labels that the task wants where those of
- * the data set are of another kind. */
+/* After a data set was refused: hints at the labels that the task needs if those of the
+ * data set are of another kind. */
 void objective_hint_labels(const Objective *objective, const Batches *data, Diag *diag);
 
-/* Inserts gradient equilibrium on the student (see passes/exits/exits.h) among all exits,
- * or those that the losses are about; nothing when that is one exit. */
+/* Inserts gradient equilibrium on the student (see passes/exits/exits.h) among all
+ * exits, or those that the losses are about; does nothing for a single exit. */
 Status objective_balance(Objective *objective, ObjectiveExits which, Diag *diag);
 
 /* Freezes every storage of the training graph that no early exit uses. */
@@ -153,10 +156,10 @@ Status objective_freeze_trunk(Objective *objective, Diag *diag);
  * optimiser with that optimiser, and those about a development set with one. */
 Status objective_check(const TrainOptions *options, const StepSource *source, Diag *diag);
 
-/* Trains (or, when planning, measures memory), takes the weights over (in variational
- * inference the Gaussians too) and fills the step's record: curve, final value of every
- * part, what the prior adds and which weights were trained without one, and what the
- * development set said, where options->dev names one. The state goes to ctx->keeper. */
+/* Trains (or, when planning, measures memory), takes over the weights (in variational
+ * inference also the Gaussians) and fills the step's record: curve, final value of every
+ * part, what the prior adds and which weights were trained without one, and the results
+ * on the development set, if options->dev names one. The state goes to ctx->keeper. */
 Status objective_train(Objective *objective, const char *data, const TrainOptions *given,
                        Diag *diag);
 
