@@ -1,4 +1,4 @@
-/* Annotations: errors and warnings in the form in which a CI service shows them beside
+/* Annotations: errors and warnings in the form that lets a CI service show them next to
  * the lines of the file that they are about.
  *
  *   - GitHub Actions reads workflow commands from a step's output:
@@ -15,23 +15,23 @@
 
 typedef enum Annotate {
     ANNOTATE_NEVER,
-    ANNOTATE_AUTO, /* for the service that the environment says this runs on, if any */
+    ANNOTATE_AUTO, /* for the CI service that the environment indicates, if any */
     ANNOTATE_GITHUB,
     ANNOTATE_GITLAB
 } Annotate;
 
-/* The name under which GitLab's documents call the report. */
+/* The name that GitLab's documentation uses for the report. */
 #define ANNOTATE_FILE "gl-code-quality-report.json"
 
-/* Whether the report of --annotate can be written and replaces nothing but an earlier
- * one, or --force is given; before anything is done. Fails with STATUS_IO, and with
- * STATUS_USAGE where another flag names the same file. */
+/* Checks, before anything is done, that the report of --annotate can be written and
+ * replaces only an earlier report, unless --force is given. Fails with STATUS_IO, and
+ * with STATUS_USAGE if another flag names the same file. */
 Status annotate_check(const Cli *cli, Diag *diag);
 
-/* Tells what `told` holds: to stderr, or as a report to `file` (NULL: ANNOTATE_FILE),
- * which is an empty list when there is nothing. What has no place in a file of its own is
- * told of `recipe` (may be NULL). Paths are relative to the checkout ($GITHUB_WORKSPACE,
- * $CI_PROJECT_DIR) where they lie in it. Fails with STATUS_IO. */
+/* Reports what `told` holds: to stderr, or as a report to `file` (NULL: ANNOTATE_FILE),
+ * which is an empty list when there is nothing. Messages without a place in a file are
+ * attributed to `recipe` (may be NULL). Paths inside the checkout ($GITHUB_WORKSPACE,
+ * $CI_PROJECT_DIR) are relative to it. Fails with STATUS_IO. */
 Status annotate(const Diag *told, Annotate how, const char *file, const char *recipe,
                 Diag *diag);
 

@@ -1,4 +1,4 @@
-/* What `compress bench` foretells of a recipe; private to the command. */
+/* What `compress bench` predicts about a recipe; private to the command. */
 #ifndef COMPRESS_CLI_BENCH_H
 #define COMPRESS_CLI_BENCH_H
 
@@ -7,9 +7,8 @@
 #include "session/bench/rank_model.h"
 #include "session/session.h"
 
-/* A recipe that was planned, and the cluster that it is played on; ranks 0 = none.
- * Without
- * --network the cluster is joined by what was measured between the ranks of the job. */
+/* A planned recipe, and the cluster to predict it for; ranks 0 = none. Without
+ * --network, the cluster's network is as measured between the ranks of the job. */
 typedef struct Forecast {
     const Machine *machine;
     Session session;
@@ -17,15 +16,16 @@ typedef struct Forecast {
     int64_t ranks;
 } Forecast;
 
-/* Checks the flags that tell of a cluster and plans the recipe; nothing is measured yet.
- * To be closed whatever it returns. Fails with STATUS_USAGE and as session_plan does. */
+/* Checks the flags that describe a cluster and plans the recipe; nothing is measured
+ * yet. To be closed whatever it returns. Fails with STATUS_USAGE and as session_plan
+ * does. */
 Status forecast_open(Forecast *forecast, const Cli *cli, Diag *diag);
 void forecast_close(Forecast *forecast);
 
-/* Prints what is foretold, by the rates of `machine`. */
+/* Prints the predictions, by the rates of `machine`. */
 void forecast_print(Forecast *forecast, const Machine *machine, Arena *arena);
 
-/* The same put into a map: "steps", and with a cluster "on_ranks". */
+/* The same as a map: "steps", and with a cluster "on_ranks". */
 void forecast_put(Forecast *forecast, const Machine *machine, Arena *arena, Tree *map);
 
 #endif

@@ -60,7 +60,7 @@ typedef struct Cli {
     int arg_count;
 } Cli;
 
-/* A sub-command: a row of cli/commands.def. */
+/* A sub-command: one row of cli/commands.def. */
 struct Command {
     const char *name;       /* "" = runs without a sub-command's name */
     const char *args;       /* of the usage line: "FILE" */
@@ -75,7 +75,7 @@ typedef struct Flag {
     const char *name, *value; /* "--name VALUE"; value NULL = a switch */
     Field field;
     char letter;      /* "-l VALUE"; 0 = it has none */
-    const char *with; /* flag without which it would do nothing; NULL = none */
+    const char *with; /* flag without which it has no effect; NULL = none */
 } Flag;
 
 /* An example of a command: a row of cli/examples.def. */
@@ -104,13 +104,13 @@ const Command *command_find(const char *name);
 /* Parses a command line. Fails with STATUS_USAGE, with the nearest name as a hint. */
 Status cli_parse(Cli *cli, int argc, char **argv, Diag *diag);
 
-/* What `compress help` tells beside commands, passes, ops and formats. */
+/* What `compress help` explains besides commands, passes, ops and formats. */
 #define HELP_TOPICS "recipe, data, exit-codes, man"
 
 /* Prints the help of the program, or of one command, made from the tables. */
 void cli_help(const Command *command, FILE *out);
 
-/* Prints the exit codes, one in a line. */
+/* Prints the exit codes, one per line. */
 void help_exit_codes(FILE *out);
 
 /* Prints the manual page of section 1, in roff. */

@@ -7,8 +7,8 @@
 /* Prints sizes and memory after every step. */
 void report_print_plan(const RunReport *report, FILE *out);
 
-/* Prints the input beside the result: sizes, in memory and on disk, metrics of evaluate
- * steps, time; below it the numbers that steps timed, where a step has few, and what was
+/* Prints the input next to the result: sizes, in memory and on disk, metrics of evaluate
+ * steps, time; below that, the numbers that steps timed, if a step has few, and what was
  * written. */
 void report_print_result(const Session *session, FILE *out);
 

@@ -6,24 +6,24 @@
 
 #include <stdio.h>
 
-/* Columns of the screen that a stream is shown on: $COLUMNS, else the terminal's, else
- * 80; between 40 and 200. */
+/* Columns of the screen that shows a stream: $COLUMNS, else the terminal's, else 80;
+ * between 40 and 200. */
 int terminal_columns(FILE *out);
 
 /* Bytes of the longest part at the start of a text that `columns` hold, in whole
  * characters. */
 int terminal_fit(const char *text, int columns);
 
-/* Prints words behind a line's first `used` columns, and ends the line. Lines hold
- * `columns`; further ones begin behind `indent` spaces. Words are never cut. */
+/* Prints words after a line's first `used` columns, and ends the line. Lines hold
+ * `columns`; further ones begin after `indent` spaces. Words are never cut. */
 void terminal_wrap(FILE *out, const char *words, int used, int indent, int columns);
 
-/* Prints lines, of which those that are wider than a terminal are broken behind spaces,
- * with a deeper indent; as they are where there is neither a terminal nor $COLUMNS. */
+/* Prints lines, breaking those wider than the terminal after spaces, with a deeper
+ * indent; unchanged if there is neither a terminal nor $COLUMNS. */
 void terminal_print(FILE *out, const char *lines);
 
-/* Writes out what was printed to a stream, standard output or what stands for it. Fails
- * with STATUS_IO, also for what failed before. */
+/* Flushes what was printed to a stream, standard output or its substitute. Fails with
+ * STATUS_IO, also for earlier failures. */
 Status terminal_flush(FILE *out, Diag *diag);
 
 #endif

@@ -19,14 +19,14 @@ typedef struct TextTable {
     int columns;
 } TextTable;
 
-/* New table with as many columns as `align` has letters. */
+/* A new table with one column per letter of `align`. */
 TextTable table_create(Arena *arena, const char *align);
 
 /* Adds the next cell, row by row. */
 void table_add(TextTable *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Prints the rows, each behind `indent` spaces; unfinished rows are left out. */
+/* Prints the rows, each after `indent` spaces; unfinished rows are left out. */
 void table_print(const TextTable *table, int indent, FILE *out);
 
 /* Replaces control characters, which may come from a damaged file. Returns `text`. */

@@ -1,10 +1,10 @@
 /* Pipeline: runs or plans a recipe's steps over a model.
  *
- * After every step: verify, check finiteness, measure, check exactness where it is
- * claimed, record in the provenance, dump when asked.
+ * After every step: verify, check finiteness, measure, check exactness if claimed,
+ * record in the provenance, dump on request.
  *
  * A step that was finished before, by this recipe or another one, need not run again: a
- * StepKeeper gives what it left, and the run goes on behind it as if it had run. */
+ * StepKeeper returns its result, and the run continues after it as if it had run. */
 #ifndef COMPRESS_PASSES_PIPELINE_PIPELINE_H
 #define COMPRESS_PASSES_PIPELINE_PIPELINE_H
 
@@ -20,12 +20,12 @@ typedef enum DumpWhen {
     DUMP_FAILURE
 } DumpWhen;
 
-/* What a step that succeeded gave; the trees are the pipeline's. */
+/* The result of a step that succeeded; the trees belong to the pipeline. */
 typedef struct StepResult {
     Measure measure;      /* of the model after the step */
     const Tree *record;   /* as in the provenance */
     const Tree *times;    /* see PassContext.times */
-    size_t train_bytes;   /* memory that training takes beside the weights */
+    size_t train_bytes;   /* memory that training takes in addition to the weights */
     size_t run_bytes;     /* see PassContext.run_bytes */
     bool guessed;         /* see PassContext.guessed */
     bool stays;           /* see PassContext.stays */
@@ -34,19 +34,19 @@ typedef struct StepResult {
     int threads;          /* that the step was given */
     double seconds;       /* that the step took */
     bool reused;          /* it was not run: a StepKeeper had it */
-    const Tree *uses;     /* see PassContext.uses; NULL of a step that was not run */
+    const Tree *uses;     /* see PassContext.uses; NULL for a step that was not run */
 } StepResult;
 
-/* What is known of a step that failed; all is the pipeline's. */
+/* What is known about a step that failed; everything belongs to the pipeline. */
 typedef struct StepFailure {
     Status status;
-    const Tree *record, *times; /* as far as the pass came */
-    const GateFault *gate;      /* the gate that did not hold, NULL = it is no gate */
-    Model *before;              /* the model that the step got; NULL = it was not kept */
+    const Tree *record, *times; /* as far as the pass got */
+    const GateFault *gate;      /* the gate that failed, NULL = not a gate */
+    Model *before;              /* the model that the step received; NULL = not kept */
     double seconds;             /* that the step took */
 } StepFailure;
 
-/* What the caller wants to know while the pipeline runs. Members may be NULL. */
+/* What the pipeline tells its caller while it runs. Members may be NULL. */
 typedef struct PipelineHooks {
     void *self;
     void (*step_begin)(void *self, const Recipe *recipe, int index);
@@ -62,18 +62,18 @@ typedef struct PipelineHooks {
 } PipelineHooks;
 
 /* Where finished steps are kept and found again. `state` is the model_state_hash of the
- * model that the step gets. What goes wrong with keeping is told as a warning and ends no
- * run. */
+ * model that the step receives. Failures to keep a step are reported as warnings and do
+ * not end the run. */
 typedef struct StepKeeper {
     void *self;
     /* What is kept of step `index` for such a model, its trees in the arena. False:
-     * nothing. */
+     * nothing is kept. */
     bool (*find)(void *self, int index, const char *state, Arena *arena, StepEntry *entry,
                  Diag *diag);
-    /* The model of this state, to be owned by the caller. NULL: it is not kept. */
+    /* The model of this state, owned by the caller. NULL: it is not kept. */
     Model *(*model)(void *self, const char *state, const OpTable *ops, Diag *diag);
-    /* Step `index` begins, for it was not found. A failure ends the run: what was to be
-     * gone on with is of another one. */
+    /* Step `index` begins, since it was not found. A failure ends the run: the state to
+     * resume belongs to another run. */
     Status (*begin)(void *self, int index, const char *state, Diag *diag);
     /* Step `index` ran and left `model`, whose state is entry->state. */
     void (*keep)(void *self, int index, const char *state, const StepEntry *entry,
@@ -83,23 +83,24 @@ typedef struct StepKeeper {
 typedef struct PipelineOptions {
     bool plan;        /* shapes only */
     DumpWhen dump;    /* which IR texts to hand to hooks->dump */
-    bool dump_values; /* with what the weights are (graph_print_named) */
-    int only;         /* number of the one step to run, from 1; 0 = all run */
+    bool dump_values; /* with the values of weights (graph_print_named) */
+    int only;         /* number of the only step to run, from 1; 0 = run all */
     int threads;
     const Watch *watch;
     PipelineHooks hooks;
     Resources *resources;            /* snapshots are dropped when the run ends */
     const StepKeeper *keeper;        /* NULL = every step runs; not asked when planning */
-    const TrainKeeper *train_keeper; /* of the state within steps; NULL = none is kept */
+    const TrainKeeper *train_keeper; /* for the state within steps; NULL = none is kept */
 } PipelineOptions;
 
 /* Seed of step `index`: the recipe's, mixed with the index. */
 uint64_t pipeline_step_seed(const Recipe *recipe, int index);
 
-/* Runs all steps on `model`, which changes in place. On failure the model is whatever the
- * failing step left and must not be written. Step records are appended to
+/* Runs all steps on `model`, which changes in place. On failure the model is in whatever
+ * state the failing step left it and must not be written. Step records are appended to
  * model->provenance "steps". A step that changed nothing fails with STATUS_RECIPE unless
- * it measures or is allowed to; a repeated one must have changed something in some round.
+ * it measures or is allowed to; a repeated one must have changed something in some
+ * round.
  */
 Status pipeline_run(Model *model, const Recipe *recipe, const PipelineOptions *options,
                     Diag *diag);

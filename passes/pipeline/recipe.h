@@ -13,7 +13,7 @@
  *
  * Relative paths of inputs are relative to the recipe's folder; the output is relative to
  * the working directory. A step is a map from the pass's name to its options (or the bare
- * name), with two keys of its own beside it: `label` (a name for reports) and
+ * name), and two further keys of its own: `label` (a name for reports) and
  * `allow_unchanged`. A step may also be a block that is written out in rounds, in which
  * {from: a, to: b} in place of an option's number goes from a to b:
  *
@@ -38,15 +38,15 @@ typedef struct Step {
     int stride;        /* steps of a round */
 } Step;
 
-/* `checkpoint:`: when a run keeps what it needs to go on after it was stopped. */
+/* `checkpoint:`: when a run keeps what it needs to continue after being stopped. */
 typedef struct CheckpointKeys {
-    int64_t every;  /* after so many steps; 0 = never; -1 = not given: as often as costs
+    int64_t every;  /* after this many steps; 0 = never; -1 = not given: as often as costs
                        at most 1 % of the time */
     double minutes; /* inside training, likewise; 0 = not given */
-    const char *folder; /* NULL = beside the output */
+    const char *folder; /* NULL = next to the output */
 } CheckpointKeys;
 
-/* What becomes of the model when a gate does not hold. */
+/* What happens to the model when a gate fails. */
 #define RECIPE_KEEP_NAMES "nothing|on_failure"
 typedef enum RecipeKeep { KEEP_NOTHING, KEEP_ON_FAILURE } RecipeKeep;
 
@@ -65,30 +65,30 @@ typedef struct Recipe {
     CheckpointKeys checkpoint;
 } Recipe;
 
-/* Binds a document to a recipe: every step, option, name of a data set and of a snapshot
- * is checked, repeats are written out (at most 10,000 steps in all), and ALL errors are
+/* Binds a document to a recipe: every step, option, data set name and snapshot name is
+ * checked, repeats are written out (at most 10,000 steps in all), and ALL errors are
  * reported (STATUS_RECIPE) at their place. Data entries themselves are bound by the
  * caller (io), before this. */
 Status recipe_bind(Recipe *recipe, Arena *arena, const Tree *document, const char *path,
                    const char *folder, Diag *diag);
 
 /* Binds and checks the options of step->pass, a map, null or NULL, to step->options in
- * the arena, reporting all errors (STATUS_RECIPE); what they name of the recipe, data
- * sets and snapshots, is not looked for. `step` has its pass and source. */
+ * the arena, reporting all errors (STATUS_RECIPE); the data sets and snapshots of the
+ * recipe that they name are not looked up. `step` has its pass and source. */
 Status step_bind(Step *step, const Tree *options, Arena *arena, Diag *diag);
 
-/* Whether a name in a list of steps is taken for something else than a pass, a key of a
- * step say: no recipe can name a pass that is called so. */
+/* Whether a name in a list of steps means something other than a pass, such as a key of
+ * a step: no recipe could use a pass of that name. */
 bool recipe_reserves(const char *name);
 
-/* Name that a step gives to a snapshot, NULL when it makes none. */
+/* Name of the snapshot that a step makes, NULL when it makes none. */
 const char *recipe_snapshot_made(const Step *step);
 
 /* Index of the last step before `end` that makes the snapshot, -1 = none does. */
 int recipe_snapshot_find(const Recipe *recipe, const char *name, int end);
 
 /* Whether a step from `first` on names the snapshot that step `made` makes, before it is
- * made anew. */
+ * replaced. */
 bool recipe_snapshot_needed(const Recipe *recipe, int made, int first);
 
 /* Appends the JSON Schema of recipes, every pass included. */
@@ -98,7 +98,7 @@ void recipe_schema(Text *text);
 void recipe_document(Text *text);
 
 /* The next of a pass's options that name data sets (Pass.data_options), in the arena;
- * `rest` begins as those are and is moved on. NULL behind the last one. */
+ * `rest` starts as that list and is advanced. NULL after the last one. */
 const char *data_option_next(const char **rest, Arena *arena);
 
 #endif

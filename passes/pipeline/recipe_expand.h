@@ -5,7 +5,7 @@
 
 #include "ir/field.h"
 
-/* A recipe is written by anyone: bounds of what its rounds may grow to. */
+/* Recipes may come from anyone: bounds on what their rounds may grow to. */
 #define RECIPE_STEPS_MAX 10000
 #define RECIPE_BYTES_MAX ((int64_t)64 << 20)
 
@@ -13,7 +13,8 @@
 typedef struct StepItem {
     const Tree *tree;  /* of a round: a copy with the round's numbers and its own path */
     int round, rounds; /* of its repeat, from 1; 0 = not repeated */
-    int stride;  /* steps of a round: the same step of the last round is so far back */
+    int stride;  /* steps of a round: the distance back to the same step of the last round
+                  */
     bool failed; /* reported already: not to be bound */
 } StepItem;
 
@@ -23,8 +24,8 @@ typedef struct StepItems {
     int64_t bytes; /* taken by copies */
 } StepItems;
 
-/* Writes out all rounds; faults are only reported (STATUS_RECIPE), those of a step that
- * is repeated once. Ranges {from: a, to: b} among the options become the number of the
+/* Writes out all rounds; faults are only reported (STATUS_RECIPE), those of a repeated
+ * step once. Ranges {from: a, to: b} among the options become the number of the
  * round. */
 void recipe_expand(StepItems *out, Arena *arena, const Tree *passes, Diag *diag);
 

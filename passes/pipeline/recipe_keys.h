@@ -12,11 +12,11 @@ typedef struct RecipeKeys {
     int processor; /* Processor */
     int keep;      /* RecipeKeep */
     const char *name;
-    const Tree *extends, *anchors; /* for the reader of the document alone */
+    const Tree *extends, *anchors; /* only for human readers of the document */
     const Tree *model, *data, *passes, *output, *checkpoint;
 } RecipeKeys;
 
-/* Keys of a step beside the name of its pass. */
+/* Keys of a step in addition to the name of its pass. */
 typedef struct StepKeys {
     const char *label;
     bool allow_unchanged;

@@ -1,4 +1,4 @@
-/* Snapshots: copies of the model that later steps of the recipe may ask for. */
+/* Snapshots: copies of the model that later steps of the recipe can use. */
 #ifndef COMPRESS_PASSES_PIPELINE_SNAPSHOT_H
 #define COMPRESS_PASSES_PIPELINE_SNAPSHOT_H
 

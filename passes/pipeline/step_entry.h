@@ -1,6 +1,6 @@
-/* Step entries: all that the rest of a run needs to know of a finished step, so that it
- * need not run again. The model that the step left is kept apart from it, under its
- * state.
+/* Step entries: everything that the rest of a run needs to know about a finished step,
+ * so that it need not run again. The model that the step left is kept separately, under
+ * its state.
  *
  * A model's state is everything that a later step may read or change: graph, weights,
  * Gaussians, configuration, assets, and what passes note in the provenance (scores,
@@ -35,7 +35,7 @@ Status step_entry_read(StepEntry *out, const Tree *map, Diag *diag);
 Tree *step_entry_warnings(Arena *arena, const Diag *diag, int first,
                           const StepSource *source);
 
-/* Gives them again, for the step at `source`. */
+/* Issues them again, for the step at `source`. */
 void step_entry_warn(const Tree *warnings, const StepSource *source, Diag *diag);
 
 /* Hash of a model's state. */

@@ -6,7 +6,7 @@
  *     m = mu_z + S_z2 S_22^-1 (c - mu_2),    R = S_zz - S_z2 S_22^-1 S_2z,
  *
  * and what stays has N(m_v, R_vv) ("Bayesian distillation of transformer models",
- * theorems 2 to 5). By the form of the covariance (ir/gaussian.h):
+ * theorems 2 to 5). For each form of the covariance (ir/gaussian.h):
  *
  *     diagonal   m_v = mu_v, R_vv = S_vv: selection, nothing moves
  *     low_rank   S = F^T F + N. With A = F_2 N_2^-1 F_2^T [K, K], I + A = L L^T:
@@ -25,8 +25,8 @@
 #include "passes/fault.h"
 #include "passes/nodes.h"
 
-/* Elements of a storage: entries index[0..count) of an axis with all that belongs to
- * them, or (axis < 0) all of it. */
+/* Elements of a storage: entries index[0..count) of an axis with everything belonging to
+ * them, or (axis < 0) the whole storage. */
 typedef struct ConditionSlice {
     Storage *storage;
     int axis;
@@ -48,24 +48,25 @@ typedef struct Condition {
 typedef struct ConditionReport {
     int64_t given, removed, kept; /* elements of v2, v1 and v, of storages that have a
                                      Gaussian */
-    int64_t unknown; /* elements of slices whose storage has none: they are taken to be
+    int64_t unknown; /* elements of slices whose storage has none: they are assumed to be
                         independent of the rest */
     double moved;    /* ||m_v - mu_v|| / ||mu_v||; 0 when nothing moved */
-    double shrunk;   /* 1 - trace R_vv / trace S_vv: share of the variance that went */
-    double jitter;   /* smallest diagonal part among v2's elements of form low_rank; 0 =
-                        there are none */
-    bool changed;    /* whether a mean or variance of v changed */
+    double
+        shrunk; /* 1 - trace R_vv / trace S_vv: share of the variance that was removed */
+    double jitter; /* smallest diagonal part among v2's elements of form low_rank; 0 =
+                      there are none */
+    bool changed;  /* whether a mean or variance of v changed */
 } ConditionReport;
 
 /* Conditions the Gaussians of a graph's storages in place: elements of v and v1 get m and
- * R, those of v2 their value and variance zero. Whoever removes v1 and v2 drops or cuts
- * them, which is marginalising. Weights are not touched. When planning (shapes only) the
- * checks alone.
+ * R, those of v2 their value and variance zero. Code that removes v1 and v2 drops or
+ * cuts them, which is marginalising. Weights are not touched. When planning (shapes
+ * only), only the checks are made.
  *
  * Fails with STATUS_MODEL at the step's place, the Gaussians unchanged, when no storage
- * has a Gaussian, they do not belong together (graph_check_gaussians) or hold impossible
- * numbers, or S_22 is singular (the message names the storage; an element of v2 of
- * variance zero is fine when its mean is its value). */
+ * has a Gaussian, the Gaussians do not belong together (graph_check_gaussians) or hold
+ * impossible numbers, or S_22 is singular (the message names the storage; an element of
+ * v2 of variance zero is fine when its mean is its value). */
 Status condition_gaussians(PassContext *ctx, Graph *graph, const Condition *condition,
                            ConditionReport *report, Diag *diag);
 

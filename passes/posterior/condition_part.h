@@ -1,5 +1,5 @@
-/* Parts: one storage's share in conditioning, which condition.c marks, the forms of
- * covariances change (condition_forms.h), and the report compares. */
+/* Parts: one storage's share in conditioning; condition.c marks it, the forms of
+ * covariances change it (condition_forms.h), and the report compares it. */
 #ifndef COMPRESS_PASSES_POSTERIOR_CONDITION_PART_H
 #define COMPRESS_PASSES_POSTERIOR_CONDITION_PART_H
 
@@ -12,11 +12,11 @@ typedef enum ConditionMark { MARK_KEPT, MARK_REMOVED, MARK_GIVEN } ConditionMark
 typedef struct ConditionPart {
     Storage *storage;
     Gaussian *normal; /* the storage's Gaussian */
-    Gaussian *before; /* copy of what it was, while it is changed; shares data until
-                         that is written */
-    uint8_t *mark;    /* by element: ConditionMark; NULL = all kept */
-    double *value;    /* by element, of those given; NULL = none are */
-    int64_t count;    /* elements */
+    Gaussian
+        *before; /* copy of the old one, while it is changed; shares data until written */
+    uint8_t *mark; /* by element: ConditionMark; NULL = all kept */
+    double *value; /* by element, for given ones; NULL = none are given */
+    int64_t count; /* elements */
     int64_t given;
 } ConditionPart;
 
