@@ -17,7 +17,7 @@ Status infer_fail_attr(const Node *node, const char *attribute, Diag *diag,
 /* The operand has a rank of at least `least` and at most `most`. */
 Status infer_rank(const Node *node, int operand, int least, int most, Diag *diag);
 
-/* Dimension `axis` is a number above 0, not a symbol. */
+/* Checks that dimension `axis` is a number above 0, not a symbol. */
 Status infer_known(const Node *node, int operand, int axis, Diag *diag);
 
 /* Dimension `axis` is `dim`, number or symbol. `why` says where the expectation comes
@@ -42,11 +42,11 @@ Status infer_spelled(const Node *node, const char *name, const char *text, Type 
 /* Attribute `name`, an axis of operand 0, is one of its dimensions. */
 Status infer_axis(const Node *node, const char *name, int64_t axis, Diag *diag);
 
-/* A dimension along which elements are chosen or summed holds no samples: they stay
- * apart, since who runs a model cuts its samples into parts. */
+/* A dimension along which elements are chosen or summed holds no samples: samples stay
+ * separate, because runs cut them into parts. */
 Status infer_apart(const Node *node, int64_t dim, Diag *diag);
 
-/* Samples are in one dimension of a type at most: none meets another. */
+/* Samples are in at most one dimension of a type: no sample meets another. */
 Status infer_samples(const Node *node, const Type *type, Diag *diag);
 
 /* A real type with this shape. */

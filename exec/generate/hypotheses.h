@@ -1,9 +1,10 @@
-/* Hypotheses: many sequences of an encoder-decoder model, one token of all at a time.
+/* Hypotheses: many sequences of an encoder-decoder model, advanced together one token at
+ * a time.
  *
- * Nodes that do not depend on the target's tokens are run once for each sentence, by a
- * plan; what steps read of them is theirs to look up by sentence. Steps without a state
- * take all rows in one call, so that weights are read once. States lie in slots, so many
- * for each sentence, that the user of this gives to hypotheses. */
+ * Nodes that do not depend on the target's tokens are run once per sentence, by a plan;
+ * steps look up what they need from them by sentence. Steps without a state take all
+ * rows in one call, so weights are read once. States lie in slots, a fixed number per
+ * sentence, which the caller assigns to hypotheses. */
 #ifndef COMPRESS_EXEC_GENERATE_HYPOTHESES_H
 #define COMPRESS_EXEC_GENERATE_HYPOTHESES_H
 
@@ -15,24 +16,24 @@ typedef struct Seq2SeqOptions {
     StepWeights weights;
 } Seq2SeqOptions;
 
-/* An encoder-decoder model made ready: its steps with packed weights, and plans of what
- * they read of the source. Threads may share it. */
+/* A prepared encoder-decoder model: its steps with packed weights, and plans of what
+ * they read from the source. Threads may share it. */
 typedef struct Seq2Seq Seq2Seq;
 
-/* Makes output `logits` of a graph ready; its inputs are input_ids and attention_mask
- * [N, S], decoder_input_ids and decoder_attention_mask [N, T]. Fails with STATUS_MODEL:
- * an input is missing or another, or an op of the decoder cannot run token by token
+/* Prepares output `logits` of a graph; its inputs are input_ids and attention_mask [N,
+ * S], decoder_input_ids and decoder_attention_mask [N, T]. Fails with STATUS_MODEL: an
+ * input is missing or different, or an op of the decoder cannot run token by token
  * (named). The graph must outlive it, unchanged. */
 Status seq2seq_create(Seq2Seq **out, Graph *graph, const Seq2SeqOptions *options,
                       Diag *diag);
 
-/* Checks that it can be made ready, without its weights; fails likewise. */
+/* Checks that it can be prepared, without its weights; fails likewise. */
 Status seq2seq_check(Graph *graph, int64_t max_length, Diag *diag);
 
 /* NULL is allowed. */
 void seq2seq_destroy(Seq2Seq *model);
 
-/* What it was made for. */
+/* What it was created for. */
 const Seq2SeqOptions *seq2seq_options(const Seq2Seq *model);
 
 /* Tokens that the logits are over; ids of the target and of sources are below the limits,
@@ -59,13 +60,13 @@ void hypotheses_destroy(Hypotheses *h);
 /* The model they were created for. */
 const Seq2Seq *hypotheses_model(const Hypotheses *h);
 
-/* Begins with other sentences, whose ids are below the limit: runs the encoder. Steps
- * will be shared by `threads` threads (at least 1); bytes do not depend on it. Fails with
- * STATUS_MEMORY, and as plan_create does. */
+/* Starts on new sentences, whose ids are below the limit: runs the encoder. Steps will
+ * be shared by `threads` threads (at least 1); bytes do not depend on their number.
+ * Fails with STATUS_MEMORY, and as plan_create does. */
 Status hypotheses_start(Hypotheses *h, const Sentences *sentences, int threads,
                         Diag *diag);
 
-/* Sentences that were begun with. */
+/* Number of sentences started with. */
 int64_t hypotheses_sentences(const Hypotheses *h);
 
 /* Empties the list of the next step's rows. */

@@ -1,10 +1,11 @@
-/* Sequences: many texts of a causal language model, one token of all at a time.
+/* Sequences: many texts of a causal language model, advanced together one token at a
+ * time.
  *
- * A sequence lies in a slot: its states, and how many tokens it has. Slots have nothing
- * to do with each other: sequences are of any lengths, and one that ends gives its slot
- * to the next. Steps without a state take all sequences in one call, so that weights are
- * read once for all of them. Logits have the same bytes as those of a Decoder
- * (exec/generate/decode.h), whatever sequences are beside one and at any number of
+ * A sequence lies in a slot: its states, and its number of tokens. Slots are independent
+ * of each other: sequences may have any lengths, and one that ends gives its slot to the
+ * next. Steps without a state take all sequences in one call, so that weights are read
+ * once for all of them. Logits have the same bytes as those of a Decoder
+ * (exec/generate/decode.h), whatever other sequences run with one and for any number of
  * threads. */
 #ifndef COMPRESS_EXEC_GENERATE_SEQUENCES_H
 #define COMPRESS_EXEC_GENERATE_SEQUENCES_H
@@ -17,13 +18,13 @@ typedef struct SequencesOptions {
     int64_t slots;    /* at least 1 */
     int threads;      /* at least 1 */
     StepWeights weights;
-    const Watch *watch; /* asked between the blocks of a prompt; NULL = nobody */
+    const Watch *watch; /* checked between the blocks of a prompt; NULL = none */
 } SequencesOptions;
 
 typedef struct Sequences Sequences;
 
-/* Makes room for sequences of a graph as decoder_create takes it, and fails likewise;
- * with STATUS_MEMORY where the states of all slots find no room. */
+/* Allocates sequences for a graph such as decoder_create takes, and fails likewise; with
+ * STATUS_MEMORY if the states of all slots do not fit. */
 Status sequences_create(Sequences **out, Graph *graph, const SequencesOptions *options,
                         Diag *diag);
 
@@ -33,14 +34,15 @@ void sequences_destroy(Sequences *sequences);
 /* Tokens that the logits are over. */
 int64_t sequences_vocabulary(const Sequences *sequences);
 
-/* Begins a sequence in a slot with tokens, without logits; none are fine. Sequences that
- * are begun one after the other are computed together, in blocks, by the next call that
- * needs them; the list of the next step's rows is empty then. Fails with STATUS_MODEL
- * when an id has no row or the capacity is exceeded, and with STATUS_INTERRUPTED. */
+/* Starts a sequence in a slot with any number of tokens (also 0), without logits.
+ * Sequences started one after another are computed together, in blocks, by the next call
+ * that needs them; the list of the next step's rows must be empty then. Fails with
+ * STATUS_MODEL when an id has no row or the capacity is exceeded, and with
+ * STATUS_INTERRUPTED. */
 Status sequences_begin(Sequences *sequences, int64_t slot, const int32_t *tokens,
                        int64_t count, Diag *diag);
 
-/* Makes the sequence of slot `to` that of slot `from`. */
+/* Copies the sequence of slot `from` to slot `to`. */
 void sequences_copy(Sequences *sequences, int64_t from, int64_t to);
 
 /* Tokens of a slot's sequence. */

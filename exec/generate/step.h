@@ -1,9 +1,9 @@
 /* Step kernels: what an op does for the next tokens of one sequence, in float32.
  *
  * A step works on rows: a value [1, T, D] is T rows of D floats, T = 1 when a token is
- * generated. What later tokens need of earlier ones is the node's state. Every token's
- * result has the same bytes whether it is computed alone or with others, and by however
- * many threads. See exec/generate/decode.h for how steps are put together. */
+ * generated. What later tokens need from earlier ones is the node's state. Every token's
+ * result has the same bytes whether it is computed alone or with others, and for any
+ * number of threads. See exec/generate/decode.h for how steps are put together. */
 #ifndef COMPRESS_EXEC_GENERATE_STEP_H
 #define COMPRESS_EXEC_GENERATE_STEP_H
 
@@ -12,8 +12,8 @@
 typedef struct StepCall {
     const Node *node;
     const void *attrs;
-    const void *const *in; /* by operand, NULL = absent: rows of float (of int32_t for
-                              integers); of weights a Matrix or Tensor for the operands
+    const void *const *in; /* by operand, NULL = absent: rows of float (int32_t for
+                              integers); for weights, a Matrix or Tensor for the operands
                               that the kernel names, else float */
     float *out;            /* rows; NULL = only the state is wanted */
     void *state;           /* the node's; contents undefined at position 0 */
@@ -24,8 +24,8 @@ typedef struct StepCall {
 } StepCall;
 
 /* Several hypotheses, one token each at the same position: what StepCall.count rows read
- * beside the operands. Operands that were computed from a source are [sentences, source,
- * ...], and row r's are those of its sentence. */
+ * in addition to the operands. Operands computed from a source are [sentences, source,
+ * ...], and row r uses those of its sentence. */
 typedef struct StepRows {
     void *const *state;      /* by row: the node's */
     const int64_t *sentence; /* by row */
@@ -39,11 +39,11 @@ static inline void *step_prepared(const StepRows *rows, int64_t sentence) {
     return rows->prepared + (size_t)sentence * rows->prepared_bytes;
 }
 
-/* How threads share one token's work; several tokens are shared out by tokens where there
+/* How threads share one token's work; several tokens are distributed by tokens if there
  * is neither a state nor a matrix. */
 typedef enum StepShare {
     STEP_UNITS,  /* by units; it pays */
-    STEP_LIGHT,  /* each thread may as well do all of it for itself */
+    STEP_LIGHT,  /* each thread may as well do all of it itself */
     STEP_ALIAS,  /* nothing to do: the result is the first operand */
     STEP_SERIAL, /* as STEP_UNITS, but a token's units need all units of the token before:
                     several tokens are one thread's work */
@@ -53,14 +53,15 @@ typedef struct StepKernel {
     StepShare share;
     unsigned matrices; /* operands READS_IN(i) that are packed weights: const Matrix * */
     unsigned tables; /* operands that are weights as stored, read by rows: const Tensor */
-    unsigned local;  /* operands of whose row unit u of n reads the u-th of n parts */
-    bool position;   /* without a state, the result still depends on the position */
+    unsigned local; /* operands of which unit u of n reads the u-th of n parts of a row */
+    bool position;  /* without a state, the result still depends on the position */
 
-    /* Units of which run takes a range; unit u of n writes the u-th of n parts of a row.
-     * NULL, or 0 for a node: there are none, run is called with [0, 1). */
+    /* Number of units, of which run takes a range; unit u of n writes the u-th of n
+     * parts of a row. NULL, or 0 for a node: no units, run is called with [0, 1). */
     int64_t (*units)(const Node *node);
 
-    /* Whether the node can run token by token: STATUS_MODEL, naming what cannot. */
+    /* Whether the node can run token by token: if not, STATUS_MODEL, naming what
+     * cannot. */
     Status (*check)(const Node *node, Diag *diag);
 
     /* Whether a matrix operand is stored [K, M]; NULL = [M, K] always. */
@@ -80,14 +81,14 @@ typedef struct StepKernel {
 
     void (*run)(const StepCall *call, int64_t first, int64_t last);
 
-    /* Operands that are values of the source, the only ones; 0 = none may be. */
+    /* The only operands that may be values of the source; 0 = none may be. */
     unsigned sources;
 
-    /* All of several hypotheses' work. NULL: run does, row by row where there is a state
-     * or the position counts. */
+    /* All work of several hypotheses. NULL: run does it, row by row if there is a state
+     * or the position matters. */
     void (*run_rows)(const StepCall *call, const StepRows *rows);
 
-    /* The kernel where an operand is a value of the source; NULL = this one. */
+    /* The kernel to use if an operand is a value of the source; NULL = this one. */
     const struct StepKernel *source;
 
     /* What is computed once for each sentence of call->count: bytes of it, of which
@@ -96,7 +97,7 @@ typedef struct StepKernel {
     void (*prepare)(const StepCall *call, const StepRows *rows);
 } StepKernel;
 
-/* A step kernel of this set, and what Kernel.step says of it: sets in double have none.
+/* A step kernel of this set, and the value for Kernel.step: sets in double have none.
  */
 #define STEP_KERNEL(name) const StepKernel REAL_FN(step_##name)
 #ifdef REAL_IS_DOUBLE
@@ -124,11 +125,11 @@ extern STEP_KERNEL(cross_linear_attention);
 extern STEP_KERNEL(lstm);
 extern STEP_KERNEL(attention_lstm);
 
-/* Elements of one token of a type whose symbols are samples and tokens alone; 0 when it
+/* Elements of one token of a type whose only symbols are samples and tokens; 0 when it
  * has others. */
 int64_t step_width(const Type *type);
 
-/* Fails with STATUS_MODEL when an operand from `first` on is given, but for those of
+/* Fails with STATUS_MODEL when an operand from `first` on is given, except those in
  * `except` (READS_IN); names it. */
 Status step_check_absent(const Node *node, int first, unsigned except, Diag *diag);
 

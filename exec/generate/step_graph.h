@@ -1,11 +1,12 @@
 /* Step graph: a graph cut into steps that make one token at a time, with the weights
  * packed in the order in which steps read them.
  *
- * A step is a node with the step kernel of its op; nodes that only hand their operand on
- * are left out. Of an encoder-decoder model the steps are those of the target, and what
- * they read of the source is computed before them. Who does which step, and where values
- * lie, is up to who runs them: exec/generate/decode.c for one sequence and a team of
- * threads, exec/generate/hypotheses.c for many sequences side by side. */
+ * A step is a node with the step kernel of its op; nodes that only pass their operand on
+ * are left out. In an encoder-decoder model, the steps are those of the target, and what
+ * they read from the source is computed before them. Which thread does which step, and
+ * where values lie, is up to the code that runs them: exec/generate/decode.c for one
+ * sequence and a team of threads, exec/generate/hypotheses.c for many sequences at
+ * once. */
 #ifndef COMPRESS_EXEC_GENERATE_STEP_GRAPH_H
 #define COMPRESS_EXEC_GENERATE_STEP_GRAPH_H
 
@@ -55,7 +56,7 @@ typedef struct TokenStep {
                    or what has one depends on it */
 } TokenStep;
 
-/* What is to be made of a graph. */
+/* What to make from a graph. */
 typedef struct StepGraphOptions {
     int64_t capacity; /* most tokens of a sequence */
     StepWeights weights;
@@ -65,7 +66,7 @@ typedef struct StepGraphOptions {
 
 typedef struct StepGraph {
     atomic_int references;
-    Arena *arena; /* also for arrays of one who alone runs the steps */
+    Arena *arena; /* also for arrays of the only thread that runs the steps */
     Graph *graph;
     StepGraphOptions options;
     const Node *ids, *logits;
@@ -95,8 +96,8 @@ Status step_graph_create(StepGraph **out, Graph *graph, const StepGraphOptions *
  * step_graph_create does, with STATUS_MODEL. */
 Status step_graph_check(Graph *graph, const StepGraphOptions *options, Diag *diag);
 
-/* Another reference; step_graph_destroy drops one. Who runs the steps changes nothing of
- * it, so that several may at once. */
+/* Another reference; step_graph_destroy drops one. Running the steps does not change it,
+ * so several threads may do so at once. */
 StepGraph *step_graph_retain(StepGraph *graph);
 
 /* NULL is allowed. */
@@ -108,12 +109,12 @@ int64_t step_graph_vocabulary(const StepGraph *graph);
 /* Bytes of weights that all steps together read for a token. */
 size_t step_graph_weight_bytes(const StepGraph *graph);
 
-/* Floats of scratch that any step takes for up to `count` tokens. */
+/* Most floats of scratch that any step takes for up to `count` tokens. */
 int64_t step_graph_scratch(const StepGraph *graph, int64_t count);
 
 /* ---- memory for values ---- */
 
-/* A piece of memory that values take in turn, and the time from which on it is free. */
+/* A piece of memory that values use in turn, and the time from which it is free. */
 typedef struct ValueSlot {
     int64_t at, floats;
     int free;
@@ -132,7 +133,7 @@ ValuePool value_pool_open(Arena *arena, const StepGraph *graph);
  * new one. Returns its place, in floats. */
 int64_t value_pool_take(ValuePool *pool, int64_t floats, int now, int until);
 
-/* The floats of a buffer that only its user writes. */
+/* The floats of a buffer that only its owner writes. */
 static inline float *buf_floats(const Buf *buf) {
     return (float *)(uintptr_t)buf_data(buf);
 }

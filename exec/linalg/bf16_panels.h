@@ -4,9 +4,9 @@
  * Two elements that follow each other in k are a pair of 32 bits. The left matrix of a
  * product is packed in panels of 12 rows, pair by pair, the right one in panels of 32
  * columns; both are vectors x_i of k elements, element j at x[i * next + j * step], where
- * next or step is 1. They are filled up with zeros. For AMX's tiles, which are used where
- * they are, rows of the left matrix lie one after the other instead, and k is filled up
- * to a multiple of 32. */
+ * next or step is 1. They are filled up with zeros. For AMX's tiles, which are used if
+ * present, rows of the left matrix lie one after another instead, and k is filled up to
+ * a multiple of 32. */
 #ifndef COMPRESS_EXEC_LINALG_BF16_PANELS_H
 #define COMPRESS_EXEC_LINALG_BF16_PANELS_H
 
@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether the processor has the instructions, and --processor does not rule them out. The
- * other functions must not be called where not. */
+/* Whether the processor has the instructions, and --processor does not rule them out. If
+ * not, the other functions must not be called. */
 bool bf16_panels_here(void);
 
 /* Whether tiles are used. */

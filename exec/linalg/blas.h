@@ -1,6 +1,7 @@
-/* BLAS and LAPACK: the one door to the linear-algebra library, in plain row-major terms.
+/* BLAS and LAPACK: the only door to the linear-algebra library, in plain row-major
+ * terms.
  *
- * Every call runs on the calling thread alone: parallelism is over samples, outside. */
+ * Every call runs only on the calling thread: parallelism is over samples, outside. */
 #ifndef COMPRESS_EXEC_LINALG_BLAS_H
 #define COMPRESS_EXEC_LINALG_BLAS_H
 
@@ -11,35 +12,35 @@
  * nothing. */
 void blas_init(void);
 
-/* The same for the time of a call of a host's that uses the library as well, and gets
- * back the number of threads that it had with the release; the threads are started once
- * the host's own products want them, where a fork has ended them. Several threads may
- * hold it: the first and the last count. */
+/* The same for the duration of a call from a host that also uses the library. The
+ * release restores the host's number of threads; if a fork has ended those threads, they
+ * start again when the host's own products need them. Several threads may hold it: only
+ * the first hold and the last release have an effect. */
 void blas_hold(void);
 void blas_release(void);
 
-/* Has the library use the kernels `core` ("SkylakeX"; NULL = leave it) where those that
- * it chose by itself are its oldest. That is what it does on every processor that is
- * newer than the library, at a fifth of the speed. Does nothing where OPENBLAS_CORETYPE
- * names kernels, or where the library has one set. Before anything is computed. */
+/* Makes the library use the kernels `core` ("SkylakeX"; NULL = no change) if it chose
+ * its oldest ones by itself, as it does on every processor newer than the library, at a
+ * fifth of the speed. Does nothing if OPENBLAS_CORETYPE names kernels, or the library
+ * has only one set. Call before anything is computed. */
 void blas_suit(const char *core);
 
-/* Whether the library's threads are OpenMP's, of which each thread that calls it has a
- * number of its own (parallel_alone in exec/run/parallel.h). */
+/* Whether the library's threads are OpenMP's, whose number is set separately for each
+ * calling thread (parallel_alone in exec/run/parallel.h). */
 bool blas_by_openmp(void);
 
-/* Threads that the library has room for, by how it was built: 128 in Debian. With more it
- * warns, and with some hundreds more writes past its tables. */
+/* Number of threads that the library was built for: 128 in Debian. With more it warns,
+ * and with some hundreds more it writes past its tables. */
 int blas_threads_most(void);
 
 /* Name of the processor whose kernels the library has chosen: "Haswell". */
 const char *blas_core(void);
 
-/* Version of the library and how it was built, as it tells it. */
+/* Version of the library and how it was built, as it reports. */
 const char *blas_library(void);
 
-/* gemm_f32 and gemm_f64 (exec/linalg/gemm.h) by the library, where sizes and strides are
- * below 2^31. */
+/* gemm_f32 and gemm_f64 (exec/linalg/gemm.h) by the library, for sizes and strides below
+ * 2^31. */
 void blas_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
                    float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
                    float beta, float *c, int64_t ldc);
@@ -62,9 +63,9 @@ int cholesky_f64(int64_t n, double *a);
 void cholesky_solve_f64(bool transposed, int64_t n, const double *l, int64_t m, double *b,
                         int64_t ldb);
 
-/* Eigenvalues and vectors of a symmetric matrix in LAPACK's steps, so that all values but
- * only some vectors can be had for one reduction. Each returns 0, a positive number when
- * it does not converge, or a negative one when memory is short. n is at most
+/* Eigenvalues and vectors of a symmetric matrix in LAPACK's steps, so that one reduction
+ * can yield all values but only some vectors. Each returns 0, a positive number when it
+ * does not converge, or a negative one when memory is short. n is at most
  * SYMMETRIC_WIDTH_MAX and the input finite.
  *
  * symmetric_reduce: the lower triangle of A[n, n] to tridiagonal form with diagonal d[n]
@@ -79,8 +80,8 @@ int tridiagonal_values(int64_t n, double *d, double *e);
  * of z[count, n], eigenvalues ascending; d and e are destroyed. */
 int tridiagonal_vectors(int64_t n, int64_t count, double *d, double *e, double *z);
 
-/* Takes the rows of z[count, n] from the tridiagonal matrix back to the symmetric one.
- * LAPACK writes to A and restores it, so threads cannot share one A. */
+/* Transforms the rows of z[count, n] from the tridiagonal matrix back to the symmetric
+ * one. LAPACK writes to A and restores it, so threads cannot share one A. */
 int symmetric_restore(int64_t n, double *a, const double *tau, int64_t count, double *z);
 
 /* All singular values of A[m, n], row-major, largest first, into sigma[min(m, n)]; A is

@@ -1,8 +1,8 @@
-/* Products of matrices in plain row-major terms, by what was chosen for them
- * (exec/linalg/products.h): of floats our own loops, OpenBLAS or oneDNN, of doubles
- * OpenBLAS; in plain loops where a size is beyond what libraries count to.
+/* Products of matrices in plain row-major terms, by the chosen method
+ * (exec/linalg/products.h): for floats our own loops, OpenBLAS or oneDNN, for doubles
+ * OpenBLAS; by plain loops if a size is beyond what libraries can count.
  *
- * Every call runs on the calling thread alone: parallelism is over samples, outside. */
+ * Every call runs only on the calling thread: parallelism is over samples, outside. */
 #ifndef COMPRESS_EXEC_LINALG_GEMM_H
 #define COMPRESS_EXEC_LINALG_GEMM_H
 

@@ -1,11 +1,11 @@
-/* Products with weights that are packed once: of one vector or a few, which is what
- * generation does most, and of the rows of many samples.
+/* Products with weights that are packed once: with one vector or a few, which is most of
+ * generation's work, and with the rows of many samples.
  *
  * Weights lie in panels of 16 rows: element (r, k) of W[M, K] is lane r % 16 of the k-th
  * group of 16 of panel r / 16; missing rows of the last panel are zero. A panel is read
  * from front to back and no sum runs across lanes. Every result is one sum over k in
- * order, whatever rows and vectors are computed together, so that its bytes depend
- * neither on the threads nor on how many tokens are taken at once. */
+ * order, whichever rows and vectors are computed together, so its bytes depend neither
+ * on threads nor on the number of tokens processed at once. */
 #ifndef COMPRESS_EXEC_LINALG_GEMV_H
 #define COMPRESS_EXEC_LINALG_GEMV_H
 
@@ -25,22 +25,22 @@ enum { PANEL_ROWS = 16 };
  * is summed by itself and multiplied by the scale.
  *
  * int8: the whole numbers of a q8 tensor for products of whole numbers; the rows' scales
- * lie behind the panels. Columns 4 j .. 4 j + 3 of a row are 32 bits, the first one
- * lowest, each a byte w + 128; columns beyond the last count nothing. Vectors are rounded
- * to whole numbers as well, q = rint(x (127 / max|x|)), s_x = max|x| / 127, and y =
- * (sum_k w q) (s_x s_w) + b in float, without fused sums: the same bytes on every
- * processor. A vector of zeros, or so small that 127 / max|x| overflows, counts as zeros;
- * one with NaN or an infinity gives NaN. K is at most INTEGER_COLUMNS_MAX, so that sums
- * fit 32 bits.
+ * follow the panels. Columns 4 j .. 4 j + 3 of a row are 32 bits, the first one lowest,
+ * each a byte w + 128; columns beyond the last do not count. Vectors are rounded to
+ * whole numbers as well, q = rint(x (127 / max|x|)), s_x = max|x| / 127, and y = (sum_k
+ * w q) (s_x s_w) + b in float, without fused sums: the same bytes on every processor. A
+ * vector of zeros, or so small that 127 / max|x| overflows, counts as zeros; one with
+ * NaN or an infinity gives NaN. K is at most INTEGER_COLUMNS_MAX, so that sums fit 32
+ * bits.
  *
  * int4: those of a q4 tensor. A group begins as it does with q4; columns 8 j .. 8 j + 7
  * of a row follow, in 32 bits: the lower four bits of byte i are column 8 j + i, the
- * upper ones 8 j + 4 + i. Columns beyond the last count nothing. Vectors are rounded as
+ * upper ones 8 j + 4 + i. Columns beyond the last do not count. Vectors are rounded as
  * for int8, and y = (sum_g s_g sum_(k in g) (w - z_g) q) s_x + b: whole numbers within a
  * group, then float in order of the groups, without fused sums: the same bytes on every
  * processor.
  *
- * Sums of all others are float. */
+ * All other kinds have float sums. */
 typedef enum StepWeights {
     STEP_F32,
     STEP_BF16,
@@ -71,13 +71,13 @@ typedef struct Matrix {
     bool zeros;       /* q4, int4: whether groups have zero points */
 } Matrix;
 
-/* Whether products with it round the vectors. */
+/* Whether products with this kind round the vectors. */
 static inline bool matrix_rounds(const Matrix *matrix) {
     return matrix->kind == STEP_INT8 || matrix->kind == STEP_INT4;
 }
 
 /* The matrix that keeps a tensor's rows, or with `transposed` its columns, in this way,
- * without data. Quantised kinds are those of a tensor of the type, not transposed. */
+ * without data. Quantised kinds need a tensor of their type, not transposed. */
 Matrix matrix_of(const Tensor *weight, bool transposed, StepWeights kind);
 
 /* Bytes of the packed weights. */
@@ -100,7 +100,7 @@ void matrix_pack_int8(const Matrix *matrix, const int8_t *q, const float *scale,
 /* Scales of the rows of q8 and int8, and zeros up to a whole panel. */
 const float *matrix_scales(const Matrix *matrix);
 
-/* Panels that are packed at once while they are multiplied, at most, and the bytes that
+/* Most panels that are packed at once while they are multiplied, and the bytes that
  * floats of K columns take for that, for weights_times (exec/loops/loops.h). */
 enum { ROOM_PANELS = 4 };
 static inline size_t matrix_room_bytes(int64_t columns) {
@@ -111,7 +111,7 @@ static inline size_t matrix_room_bytes(int64_t columns) {
 typedef struct Panels {
     const float *w;
     int64_t step, gap, panels, K;
-    bool add; /* sums go on from those in y: the same bytes as all columns at once */
+    bool add; /* sums continue from those in y: the same bytes as all columns at once */
 } Panels;
 
 #endif

@@ -1,4 +1,5 @@
-/* LowRank: the product of two thin matrices nearest to a matrix, as its inputs see it.
+/* LowRank: the product of two thin matrices that is nearest to a matrix, as seen by its
+ * inputs.
  *
  * W[M, K] takes inputs x with H = sum of x x^T = L L^T; without inputs H is the identity.
  * With the singular value decomposition W L = U S V^T, no B[M, r] A[r, K] gives outputs
@@ -26,16 +27,16 @@ typedef struct LowRank {
     double *matrix, *d, *e, *tau; /* what symmetric_reduce left */
 } LowRank;
 
-/* Decomposes w[rows, columns], which stays borrowed as long as `out` is used. `l` is
+/* Decomposes w[rows, columns], which is borrowed as long as `out` is used. `l` is
  * [columns, columns], lower triangular with zeros above the diagonal; NULL = the
  * identity. The smaller side is at most SYMMETRIC_WIDTH_MAX (exec/linalg/blas.h). s_i^2
- * is off by about 1e-15 s_1^2 times the smaller side. Fails with STATUS_MODEL where W L
- * is not finite, and with STATUS_MEMORY; `out` needs low_rank_close after success alone.
+ * is off by about 1e-15 s_1^2 times the smaller side. Fails with STATUS_MODEL if W L is
+ * not finite, and with STATUS_MEMORY; `out` needs low_rank_close only after success.
  */
 Status low_rank_open(LowRank *out, const double *w, int64_t rows, int64_t columns,
                      const double *l, Diag *diag);
 
-/* The least rank, from 1, that keeps this share of the sum of squares; what is under
+/* The least rank, from 1, that keeps this share of the sum of squares; anything under
  * 1e-12 of the sum counts as kept. */
 int64_t low_rank_by_energy(const LowRank *low, double energy);
 

@@ -1,8 +1,8 @@
-/* Packed: in which forms inference keeps weights.
+/* Packed: the forms in which inference keeps weights.
  *
- * Quantised weights that a linear multiplies with are packed once, and what reads them
- * otherwise decides whether they are kept as floats beside that. So are others where
- * exec/linalg/products.h says so, unless exec/run/params.h leaves them as they are, to be
+ * Quantised weights that a linear multiplies with are packed once; their other readers
+ * decide whether they are also kept as floats. Other weights are packed too if
+ * exec/linalg/products.h says so, unless exec/run/params.h leaves them unchanged, to be
  * packed while they are multiplied. */
 #ifndef COMPRESS_EXEC_LINALG_PACKED_H
 #define COMPRESS_EXEC_LINALG_PACKED_H
@@ -10,8 +10,8 @@
 #include "exec/linalg/gemv.h"
 #include "ir/graph.h"
 
-/* Forms that a linear reads: with x as it is, with weights that are stored transposed
- * (floats alone), and with x rounded to 8 bits. */
+/* Forms that a linear reads: with x unchanged, with weights stored transposed (floats
+ * only), and with x rounded to 8 bits. */
 enum { PACKED_WEIGHTS, PACKED_TURNED, PACKED_WHOLE, PACKED_FORMS };
 
 /* A set of them. */
@@ -20,8 +20,8 @@ typedef unsigned PackedForms;
 #define PACKED_ROWS     (1u << PACKED_FORMS)       /* rows as they are stored */
 #define PACKED_FLOATS   (1u << (PACKED_FORMS + 1)) /* floats as well */
 
-/* The forms in which the users of a storage read it, together; 0 = floats alone, and
- * nothing is packed. */
+/* All forms in which the users of a storage read it; 0 = only floats, and nothing is
+ * packed. */
 PackedForms packed_forms(const Graph *graph, const Storage *storage);
 
 /* The form in which a node would read packed weights, its operand `operand`; -1 = none.

@@ -1,12 +1,12 @@
-/* What multiplies matrices of floats: our own loops, OpenBLAS or oneDNN. Linears where no
- * gradient is wanted have their weights packed by the first (exec/linalg/packed.h) and
- * the last (exec/linalg/onednn.h); training and all else gives two matrices at a time
- * (exec/linalg/gemm.h). Results differ in last bits between them. Those of our loops are
- * sums in order of k, of two matrices in blocks, with fused steps where the processor has
- * them (AVX2 with FMA, AVX-512: the same bytes), and depend neither on threads nor on
- * what is computed together. Doubles are always OpenBLAS's, and so are small products:
- * with fewer than 16 columns, a single row, or fewer than 12 rows where the second matrix
- * is transposed. */
+/* What multiplies matrices of floats: our own loops, OpenBLAS or oneDNN. For linears
+ * without gradients, the first (exec/linalg/packed.h) and the last
+ * (exec/linalg/onednn.h) pack the weights; training and everything else multiplies two
+ * matrices at a time (exec/linalg/gemm.h). Results differ in their last bits. Our loops
+ * sum in order of k (for two matrices in blocks), with fused steps if the processor has
+ * them (AVX2 with FMA, AVX-512: the same bytes), and results depend neither on threads
+ * nor on what is computed together. OpenBLAS always does doubles, and also small
+ * products: with fewer than 16 columns, a single row, or fewer than 12 rows where the
+ * second matrix is transposed. */
 #ifndef COMPRESS_EXEC_LINALG_PRODUCTS_H
 #define COMPRESS_EXEC_LINALG_PRODUCTS_H
 
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 /* Names as in --products; auto is what the environment variable COMPRESS_PRODUCTS names,
- * and otherwise packed, as it is for a program that chooses nothing. */
+ * otherwise packed, which is also the default of a program that chooses nothing. */
 #define PRODUCTS_NAMES "auto|openblas|onednn|packed"
 typedef enum Products {
     PRODUCTS_AUTO,
@@ -24,13 +24,13 @@ typedef enum Products {
     PRODUCTS_PACKED
 } Products;
 
-/* Chooses for the whole program; before anything is computed. Fails with STATUS_USAGE
- * where oneDNN is asked for and cannot be had: in a program built without it, on a
- * processor without AVX-512, and beside a fixed level of processor, to which no library
- * but OpenBLAS was held. */
+/* Chooses for the whole program; call before anything is computed. Fails with
+ * STATUS_USAGE if oneDNN is requested but not available: in a program built without it,
+ * on a processor without AVX-512, or with a fixed processor level, to which no library
+ * but OpenBLAS is held. */
 Status products_choose(Products products, Diag *diag);
 
-/* Whether oneDNN was chosen, or our own loops. */
+/* Whether oneDNN was chosen; whether our own loops were. */
 bool products_onednn(void);
 bool products_packed(void);
 

@@ -5,7 +5,7 @@
  *
  * Of the eight tiles four hold sums: of two blocks of rows by two of 16 columns. Two
  * hold the left matrix, 64 bytes of each row of a block; two the right one, 16 lines of
- * which each has 4 bytes of 16 columns. Tiles of a thread keep their shape until
+ * which each has 4 bytes of 16 columns. A thread's tiles keep their shape until
  * tiles_close, which must follow. */
 #ifndef COMPRESS_EXEC_LINALG_TILES_H
 #define COMPRESS_EXEC_LINALG_TILES_H
@@ -38,8 +38,8 @@ enum {
 #define TILE_RIGHT_0 6
 #define TILE_RIGHT_1 7
 
-/* Shapes all tiles for 1 to 32 rows, the first block having 16 of them where there are
- * more. Returns whether the second block has any: its tiles cannot be used where not. */
+/* Shapes all tiles for 1 to 32 rows; if there are more than 16, the first block has 16.
+ * Returns whether the second block has any: if not, its tiles cannot be used. */
 TILES_INLINE bool tiles_open(int64_t rows) {
     const int64_t above = rows < TILE_LINES ? rows : TILE_LINES, below = rows - above;
     const uint8_t lines[8] = {
@@ -57,24 +57,24 @@ TILES_INLINE bool tiles_open(int64_t rows) {
         shapes.bytes[tile] = lines[tile] ? TILE_BYTES : 0;
         shapes.lines[tile] = lines[tile];
     }
-    __asm__ volatile("" ::"m"(shapes)); /* of which gcc 12 takes 8 bytes to be read */
+    __asm__ volatile("" ::"m"(shapes)); /* of which gcc 12 assumes 8 bytes to be read */
     _tile_loadconfig(&shapes);
     return below > 0;
 }
 
-/* Lets go of them, so that the system need not save them. */
+/* Releases them, so that the system need not save them. */
 TILES_INLINE void tiles_close(void) {
     _tile_release();
 }
 
-/* What was written to memory before is there when tiles are loaded: gcc's intrinsics of
- * loads do not tell it that they read. */
+/* Ensures that earlier writes to memory are done when tiles are loaded: gcc's load
+ * intrinsics do not tell it that they read. */
 TILES_INLINE void tiles_wait(void) {
     __asm__ volatile("" ::: "memory");
 }
 
-/* Sums of 0, of the second block, too, with `below`. What is multiplied then is to be
- * there now. */
+/* Sets the sums to 0, with `below` also those of the second block. What is multiplied
+ * next must be in memory by now. */
 TILES_INLINE void tiles_zero(bool below) {
     tiles_wait();
     _tile_zero(TILE_SUM_00);

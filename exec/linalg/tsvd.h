@@ -18,26 +18,26 @@ typedef struct Tsvd {
  * not, on at most `threads` threads. 1 <= rank <= min(rows, width); width is at most
  * SYMMETRIC_WIDTH_MAX (exec/linalg/blas.h).
  *
- * The eigenproblem of the Gram matrix E^T E is solved and E projected on the vectors
- * found, so no matrix of rows x rows is formed. The products are summed in f32 unless the
- * spectrum is so steep at the cut that they would lose it (sigma_{rank+1} below a
+ * The eigenproblem of the Gram matrix E^T E is solved and E is projected on the vectors
+ * found, so no matrix of rows x rows is formed. The products are summed in f32 unless
+ * the spectrum is so steep at the cut that they would lose it (sigma_{rank+1} below a
  * hundredth of sigma_1); then in f64. ||E - left right||_F exceeds the least possible by
  * less than a ten-millionth part of it and, added as squares are, by the rounding of the
  * factors to f32, under 5e-7 ||E||_F. The prediction's root is within 3e-4. A singular
  * value sigma_i is off by about 1e-7 sigma_1^2 / sigma_i after f32 and 1e-15 sigma_1^2 /
  * sigma_i after f64; those beyond the rows are zero.
  *
- * The bytes of the result are the same at any number of threads. The component of largest
- * magnitude of each row of `right`, the first of equals, is positive.
+ * The bytes of the result are the same for any number of threads. The component of
+ * largest magnitude of each row of `right`, the first of equals, is positive.
  *
  * Memory beyond E and the result: width x (width + rank) of f64; and a width x width
- * matrix of the precision and 256 converted rows per thread, threads being left out where
- * theirs would exceed 48 MiB and eight such matrices of f64; up to 24 MiB are used in any
- * case. Under 30 MiB at 30,522 x 768, rank 128 and 2 threads, to which the BLAS library
- * adds its buffers.
+ * matrix of the precision and 256 converted rows per thread, fewer threads being used if
+ * theirs would exceed 48 MiB and eight such matrices of f64; up to 24 MiB are used in
+ * any case. Under 30 MiB at 30,522 x 768, rank 128 and 2 threads, to which the BLAS
+ * library adds its buffers.
  *
  * Fails with STATUS_MODEL when E is not such a matrix, holds NaN or an infinity, or is
- * too large for f32; with STATUS_MEMORY. `out` needs tsvd_release after success alone. */
+ * too large for f32; with STATUS_MEMORY. `out` needs tsvd_release only after success. */
 Status tsvd(Tsvd *out, const Tensor *e, int64_t rank, int threads, Diag *diag);
 
 /* Frees the result's tensors. */

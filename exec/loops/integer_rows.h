@@ -6,15 +6,15 @@
 #include "exec/loops/loops.h"
 
 enum {
-    QUAD = 4,            /* columns of one lane beside each other */
-    ROUNDED_ROWS = 1024, /* that are rounded before they are used, at most */
+    QUAD = 4,            /* adjacent columns of one lane */
+    ROUNDED_ROWS = 1024, /* most that are rounded before they are used */
     ROUNDED_BYTES = 2 * INTEGER_COLUMNS_MAX,
     ROUNDED_SUMS = ROUNDED_ROWS + ROUNDED_BYTES / 32 /* of groups of 32 columns or more */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* What a set's registers hold of a panel's rows. */
+/* How a set's registers hold a panel's rows. */
 #if defined(__AVX512F__)
 enum { LANES = 16 };
 #elif defined(__AVX2__)
@@ -28,9 +28,9 @@ typedef VECTOR(float) Floats;
 typedef VECTOR(int32_t) Ints;
 typedef VECTOR(uint32_t) Words;
 
-/* Some rows, `step` bytes apart, of numbers of `bytes` bytes (1 or 2), with zeros behind
- * them up to a multiple of `unit` numbers. Of four numbers of 2 bytes the second and the
- * third have changed places. */
+/* Some rows, `step` bytes apart, of numbers of `bytes` bytes (1 or 2), followed by zeros
+ * up to a multiple of `unit` numbers. In every four numbers of 2 bytes, the second and
+ * third are swapped. */
 typedef struct RoundedRows {
     _Alignas(64) char number[ROUNDED_BYTES];
     float scale[ROUNDED_ROWS];
@@ -40,8 +40,8 @@ typedef struct RoundedRows {
     int bytes;
 } RoundedRows;
 
-/* Makes room for rows of K columns; returns how many rows there is room for. `group`
- * columns are summed up at a time: at least 32, or all. */
+/* Makes room for rows of K columns; returns the number of rows that fit. `group` columns
+ * are summed at a time: at least 32, or all. */
 static inline int64_t rounded_room(RoundedRows *rows, int64_t K, int64_t group, int bytes,
                                    int64_t unit) {
     const int64_t step = (K + unit - 1) / unit * unit * bytes;

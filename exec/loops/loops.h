@@ -1,6 +1,6 @@
-/* Loops: where time goes outside of the ops' kernels. Compiled like those, once for every
- * level of processor (exec/processor.h), in float alone; names get the set's suffix
- * (exec/ops/kernel.h). Callers outside of a set take them from loops_here.
+/* Loops: where time goes outside the ops' kernels. Compiled like those, once for every
+ * processor level (exec/processor.h), only in float; names get the set's suffix
+ * (exec/ops/kernel.h). Callers outside a set take them from loops_here.
  *
  * Products: exec/linalg/gemv.h says how matrices are packed.
  *   matrix_times: y[t, r] = sum_k W[r, k] x[t, k] + bias[r] for rows first .. last - 1

@@ -1,5 +1,5 @@
 /* Panels: 16 rows or columns of a matrix as products read them (exec/linalg/gemv.h),
- * made of floats while they are multiplied. Lanes beyond those that there are get 0. */
+ * made from floats while they are multiplied. Unused lanes get 0. */
 #ifndef COMPRESS_EXEC_LOOPS_PANEL_H
 #define COMPRESS_EXEC_LOOPS_PANEL_H
 
@@ -76,11 +76,11 @@ static inline void turn_square(const float *w, int64_t ldw, float *to) {
 }
 #endif
 
-/* Columns and rows that are asked for so far ahead of what is read: the processor does
- * not guess those of another row. */
+/* How far ahead columns and rows are prefetched: the processor does not predict those of
+ * another row. */
 enum { AHEAD_COLUMNS = 64, AHEAD_ROWS = 8 };
 
-/* K columns of `count` rows w[count, ldw], a panel of 16 rows after the other. A line of
+/* K columns of `count` rows w[count, ldw], one panel of 16 rows after another. A line of
  * the cache has 16 columns: rows that lie a multiple of a page apart push each other's
  * lines out, so each is read at once. */
 static inline void panels_of_rows(const float *w, int64_t ldw, int64_t K, int64_t count,

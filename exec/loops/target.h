@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* What goes to y: columns first .. last - 1; times scales of columns, plus bias, where
- * there are. */
+/* What goes to y: columns first .. last - 1; times scales of columns, plus bias, if
+ * there are any. */
 typedef struct Target {
     int64_t first, last;
     const float *scale, *bias;

@@ -1,7 +1,7 @@
-/* Loops of products under sanitizers. That each number is checked is three quarters of
- * the time that a training takes then: a tile's loop is UNCHECKED, with what it inlines,
- * and `touch`, which is checked, reads the ends of all that it reads and writes before
- * it. */
+/* Loops of products under sanitizers. Checking each number would take three quarters of
+ * the time of a training run: a tile's loop is UNCHECKED, with what it inlines, and
+ * before it `touch`, which is checked, reads the ends of everything that the loop reads
+ * and writes. */
 #ifndef COMPRESS_EXEC_LOOPS_UNCHECKED_H
 #define COMPRESS_EXEC_LOOPS_UNCHECKED_H
 
@@ -15,7 +15,7 @@
 #define UNCHECKED
 #endif
 
-/* What a tile's loop is put together from. */
+/* What a tile's loop consists of. */
 #define ALWAYS_INLINE UNCHECKED static inline __attribute__((always_inline))
 
 /* The first and the last of `bytes` bytes; nothing where there are none. */

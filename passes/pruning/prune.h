@@ -244,8 +244,8 @@ bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot
  * finite. */
 Status prune_sum_scores(Prune *prune, Diag *diag);
 
-/* Lets a group keep its `count` best units (of equals, the first), or the first ones if
- * the choice is a guess. The group's `keep` has room for all units. */
+/* Let a group keep its `count` best units (the first ones if the choice is a guess), and
+ * always the first ones. The group's `keep` has room for all units. */
 void prune_keep_best(Prune *prune, PruneGroup *group, int64_t count);
 void prune_keep_first(PruneGroup *group, int64_t count);
 

@@ -17,7 +17,7 @@ typedef struct Mixing {
     int64_t heads;
 } Mixing;
 
-/* Operands of mixing that can be read token by token: those that are weights. */
+/* The operands of mixing that can be read token by token: weights. */
 static inline unsigned mixing_readable(const Node *node) {
     for (int i = 0; i < node->in_count; i++)
         if ((MIXING_OPERANDS & READS_IN(i)) && node->in[i] && !node->in[i]->storage)
@@ -35,7 +35,7 @@ static inline const float *mixing_operand(const StepCall *call, int i) {
     return node_has(call->node, i) ? call->in[i] : NULL;
 }
 
-/* What a call mixes its heads by. */
+/* What a call mixes its heads with. */
 static inline Mixing mixing_of(const StepCall *call, int64_t heads) {
     return (Mixing){.before = mixing_operand(call, ATTENTION_MIX_BEFORE),
                     .after = mixing_operand(call, ATTENTION_MIX_AFTER),
