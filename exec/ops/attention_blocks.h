@@ -1,10 +1,10 @@
 /* Attention by blocks of scores: how a call is cut, and the scores of a block; for the
- * kernels forward and backward.
+ * forward and backward kernels.
  *
- * Work goes by blocks of query rows against the keys that one of them sees, so that the
+ * Work goes by blocks of query rows against the keys that any of them sees, so that the
  * scores of a block stay in cache and nothing is computed above the diagonal, beyond the
- * reach or in the padding but what lies in a block's corners. Without mixing one head is
- * done after the other; with mixing a block holds the rows of all heads ("group" below is
+ * reach or in the padding except in a block's corners. Without mixing, heads are done
+ * one after another; with mixing, a block holds the rows of all heads ("group" below is
  * the number of heads in a block). Rows of score matrices are padded to a multiple of
  * LANE_COUNT keys; the padding counts as masked, and holds zeros after the softmax.
  *
@@ -39,12 +39,12 @@ enum {
 /* One call's sizes, operands (NULL when absent) and scratch. */
 typedef struct Attention {
     int64_t samples, heads, queries, keys, head, value_head;
-    int64_t share;                  /* query heads that read one head of k and v: H / G */
+    int64_t share;                  /* query heads per head of k and v: H / G */
     int64_t width, out_width;       /* H d, H e */
     int64_t key_width, value_width; /* G d, G e */
-    int64_t padded;                 /* S rounded up: elements of a score row at most */
+    int64_t padded;                 /* S rounded up: most elements of a score row */
     int64_t group, block;           /* heads and query rows done together */
-    Range part_samples, part_heads; /* what is to be done of all */
+    Range part_samples, part_heads; /* which part of the whole to do */
     REAL scale, cap;                /* cap: 0 = none */
     const REAL *q, *k, *v, *bias, *rel_key, *mix_before, *mix_after, *mix_after_bias;
     const REAL *rel_bias;
@@ -55,17 +55,17 @@ typedef struct Attention {
     REAL *keys_t, *values_t; /* [group, d, padded] and [group, e, padded] */
     REAL *spread;            /* [H, T, S]: rel_bias by query and key, bias added */
     REAL *d_spread;          /* its gradient */
-    int32_t *bucket;         /* [T + S - 1]: of the key that stands i - (T - 1) tokens
-                                after the query; with buckets, as the next two */
-    REAL *along;             /* [H, T + S - 1]: rel_bias of it */
-    REAL *d_along;           /* its gradient */
-    REAL *by_bucket;         /* [block, 49] */
-    REAL *scores;  /* [group, rows, columns] of a span, one head's block * padded
-                      elements behind the other's; as are the next four */
-    REAL *slopes;  /* with a cap: derivatives of the capped scores */
-    REAL *mixed;   /* scores after mix_before */
-    REAL *after;   /* probabilities after mix_after, or their gradient */
-    REAL *unmixed; /* gradient of the probabilities before mix_after */
+    int32_t *bucket; /* [T + S - 1]: of the key i - (T - 1) tokens after the query; with
+                        buckets, as the next two */
+    REAL *along;     /* [H, T + S - 1]: rel_bias of it */
+    REAL *d_along;   /* its gradient */
+    REAL *by_bucket; /* [block, 49] */
+    REAL *scores;    /* [group, rows, columns] of a span, heads block * padded elements
+                        apart; as are the next four */
+    REAL *slopes;    /* with a cap: derivatives of the capped scores */
+    REAL *mixed;     /* scores after mix_before */
+    REAL *after;     /* probabilities after mix_after, or their gradient */
+    REAL *unmixed;   /* gradient of the probabilities before mix_after */
     size_t scratch_bytes;
 } Attention;
 
@@ -79,11 +79,11 @@ typedef struct AttentionSpan {
 /* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
 void REAL_FN(attention_open)(Attention *a, const Call *call);
 
-/* Parts of a call, forward or with `backward`: samples and heads that go by themselves,
- * and where all samples add to one gradient of a bias, heads alone. */
+/* Parts of a call, forward or with `backward`: independent samples and heads, or only
+ * heads if all samples add to one gradient of a bias. */
 int64_t REAL_FN(attention_tiles)(const Call *call, bool backward);
 
-/* What is done with a block. */
+/* What to do with a block. */
 typedef void (*AttentionVisit)(const Attention *a, AttentionSpan span, void *user);
 
 /* Hands all blocks of the part to `visit`, the limits of their samples set and their keys
@@ -98,12 +98,13 @@ void REAL_FN(attention_scores)(const Attention *a, AttentionSpan span);
 void REAL_FN(attention_mix)(const Attention *a, AttentionSpan span, const REAL *matrix,
                             bool transpose, const REAL *in, REAL *out);
 
-/* a->after = mix_after times the heads of a->mixed, plus the bias where keys take part.
+/* a->after = mix_after times the heads of a->mixed, plus the bias for keys that take
+ * part.
  */
 void REAL_FN(attention_mix_after)(const Attention *a, AttentionSpan span);
 
-/* Numbers of a->along, of a head; where in it those of a query's and the span's first key
- * stand. */
+/* Size of a head's part of a->along; and the place in it for a query and the span's
+ * first key. */
 static inline int64_t attention_offsets(const Attention *a) {
     return a->queries + a->keys - 1;
 }
@@ -113,7 +114,7 @@ static inline int64_t attention_along_at(const Attention *a, AttentionSpan span,
            span.keys.first;
 }
 
-/* Limits of row `r` of a span, and the columns of its score rows outside which it sees no
+/* Limits of row `r` of a span, and the range of score columns outside which it sees no
  * key. */
 typedef struct AttentionRow {
     const REAL *limit; /* from column `from` on; valid until the next row */

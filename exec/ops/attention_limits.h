@@ -1,9 +1,9 @@
-/* Which keys a query of attention sees: from which to which, and numbers that are added
- * to the scores of those, 0, or -inf for a key that is masked, out of reach or, if
- * causal, later. In shifted windows, which hold tokens from both ends of the grid, keys
- * of another region than the query's lose 100 instead (Liu et al., 2021).
+/* Which keys an attention query sees: their range, and numbers to add to their scores:
+ * 0, or -inf for a key that is masked, out of reach or, if causal, later. In shifted
+ * windows, which hold tokens from both ends of the grid, keys of another region than the
+ * query's lose 100 instead (Liu et al., 2021).
  *
- * Rows have room for a multiple of LANE_COUNT keys; what is beyond the keys counts as
+ * Rows have room for a multiple of LANE_COUNT keys; anything beyond the keys counts as
  * masked. */
 #ifndef COMPRESS_EXEC_OPS_ATTENTION_LIMITS_H
 #define COMPRESS_EXEC_OPS_ATTENTION_LIMITS_H
@@ -19,17 +19,17 @@ typedef struct AttentionLimits {
     int64_t reach;       /* distance from which on keys are not seen; 0: none */
     const int32_t *mask; /* [samples, keys]; NULL = none */
     int64_t window, shift, down, across; /* windows of a sample; 0: none */
-    bool whole; /* rows of all keys are wanted, whatever the queries see */
+    bool whole; /* rows of all keys are needed, whatever the queries see */
 
     int64_t first, end; /* keys of the sample from the first to the last that counts */
     REAL *by_key;       /* [padded]: of all queries */
     REAL *by_query;     /* [padded]: of one query, if causal or with a reach */
     REAL *by_region;    /* [LIMIT_REGIONS, padded]; with a shift */
-    bool last_row, last_column; /* this window is one of a last row or column that holds
-                                   tokens from both ends of the grid */
+    bool last_row, last_column; /* this window is in a last row or column and holds tokens
+                                   from both ends of the grid */
 } AttentionLimits;
 
-/* Keys that some queries see: those outside need not be looked at. */
+/* The keys that some queries see: others can be skipped. */
 typedef struct KeyRange {
     int64_t first;   /* a multiple of LANE_COUNT */
     int64_t count;   /* of keys; 0 = they see none */

@@ -2,8 +2,8 @@
  * the backward one.
  *
  * Shapes: samples N, target tokens T, source tokens S, widths R of the memory, M of the
- * cell, K of what the gates see beside the context, L of the alignment. Without alignment
- * the context is one mean for all tokens. */
+ * cell, K of what the gates see in addition to the context, L of the alignment. Without
+ * alignment the context is one mean for all tokens. */
 #ifndef COMPRESS_EXEC_OPS_ATTENTION_LSTM_H
 #define COMPRESS_EXEC_OPS_ATTENTION_LSTM_H
 
@@ -28,7 +28,8 @@ enum {
     ALSTM_OPERANDS
 };
 
-/* One call's sizes, operands (NULL when absent) and what is kept for the backward. */
+/* One call's sizes, operands (NULL when absent) and what is kept for the backward
+ * pass. */
 typedef struct AttentionLstm {
     int64_t N, T, S, R, M, K, L;
     int64_t wide; /* 4 M */
@@ -46,7 +47,7 @@ typedef struct AttentionLstm {
     REAL *key;     /* [N, S, L]: align_memory times the memory */
     REAL *query;   /* [N, T, L]: align_state times the cell before */
 
-    /* words of its own that the cell reads in training, in place of some rows of x */
+    /* the cell's own predicted words, read in training instead of some rows of x */
     int64_t V;     /* words; 0 without embedding and head */
     bool feeding;  /* whether this call does */
     REAL *seen;    /* [N, T, K]: what the gates saw in place of x */
@@ -57,7 +58,7 @@ typedef struct AttentionLstm {
 /* Fills `a` from a call. Without buffers (planning) only sizes are valid. */
 void REAL_FN(attention_lstm_open)(AttentionLstm *a, const Call *call);
 
-/* Source tokens of sample n that count: by `alstm_keeps`, and how many. */
+/* Whether a source token of sample n counts (`alstm_keeps`), and how many do. */
 static inline bool alstm_keeps(const AttentionLstm *a, int64_t n, int64_t s) {
     return !a->mask || a->mask[n * a->S + s] != 0;
 }

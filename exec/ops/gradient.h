@@ -1,4 +1,4 @@
-/* How kernels that add to a gradient several times start it. */
+/* How kernels that add to a gradient several times initialise it. */
 #ifndef COMPRESS_EXEC_OPS_GRADIENT_H
 #define COMPRESS_EXEC_OPS_GRADIENT_H
 
@@ -6,12 +6,13 @@
 
 #include <string.h>
 
-/* Gradient of operand `i`; NULL when the operand is absent or nobody wants it. */
+/* Gradient of operand `i`; NULL when the operand is absent or its gradient is not
+ * needed. */
 static inline REAL *gradient_of(const Call *call, int i) {
     return i < call->in_count ? call->d_in[i].data : NULL;
 }
 
-/* Zeroes the gradient of operand `i`, which is wanted. */
+/* Zeroes the gradient of operand `i`, which must be needed. */
 static inline void gradient_zero(const Call *call, int i) {
     memset(call->d_in[i].data, 0, (size_t)call->d_in[i].count * sizeof(REAL));
 }

@@ -4,8 +4,8 @@
  * REAL = double (-DREAL_IS_DOUBLE) for gradient checks and exactness checks. OP_SUFFIX
  * tells the sets apart (f32, f64): everything that such a file exports goes through
  * REAL_FN(name), so that all sets link together. An op's file ends with its record,
- * OP_RECORD(name) = {...}, of which there is one in the program (that of the set compiled
- * with OP_RECORDS), and KERNEL(name) = {...}, of which there is one in each set. */
+ * OP_RECORD(name) = {...}, which exists once in the program (from the set compiled with
+ * OP_RECORDS), and KERNEL(name) = {...}, which exists once per set. */
 #ifndef COMPRESS_EXEC_OPS_KERNEL_H
 #define COMPRESS_EXEC_OPS_KERNEL_H
 
@@ -43,7 +43,7 @@ enum OpIndex {
 struct Matrix; /* exec/linalg/gemv.h */
 
 /* One value a kernel works on. `data` is REAL * or int32_t *; NULL when the operand is
- * absent, for gradients when nobody wants them, and for quantised weights of inference:
+ * absent, for gradients that are not needed, and for quantised weights of inference:
  * linear gets those packed, embedding reads its storage. */
 typedef struct View {
     void *data;
@@ -52,13 +52,14 @@ typedef struct View {
     int rank;
     int64_t dim[RANK_MAX]; /* all bound, > 0 */
     int64_t count;
-    bool accumulate; /* gradients: add to what is there; else overwrite all of it */
+    bool accumulate; /* gradients: add to the content; else overwrite all of it */
     const struct OnednnMatrix *onednn; /* weights of linears, packed; NULL = not */
-    const struct Bf16Matrix *rounded;  /* weights of products, where Call.bf16 says so */
+    const struct Bf16Matrix *rounded;  /* weights of products, if Call.bf16 is set */
 } View;
 
-/* Call: one execution of one node. Kernels allocate nothing and cannot fail: everything
- * that can be wrong was checked by infer, and integers by the run that bound the inputs.
+/* Call: one execution of one node. Kernels allocate nothing and cannot fail: infer has
+ * checked everything that can be wrong, and the run that bound the inputs has checked
+ * integers.
  */
 typedef struct Call {
     const Node *node;
@@ -66,7 +67,7 @@ typedef struct Call {
     int in_count;
     const View *in; /* values of the operands, indexed as in Node.in */
     View out;
-    const View *d_in; /* backward: gradients to write, per operand */
+    const View *d_in; /* backward: gradients to write, by operand */
     View d_out;       /* backward: gradient of the result; read only */
     void *aux;        /* Kernel.aux_bytes, kept from forward to backward */
     void *scratch;    /* Kernel.scratch_bytes, 64-byte aligned, contents undefined */
@@ -76,10 +77,10 @@ typedef struct Call {
                          of this call, or its samples' share of the mini-batch's; with 0
                          the loss is 0 */
     bool training;
-    bool bf16; /* products of linears take rounded operands: exec/ops/linear_bf16.h */
+    bool bf16; /* products of linears use rounded operands: exec/ops/linear_bf16.h */
     int64_t tile, tiles; /* which of the parts that Kernel.*_tiles says; 0 of 0: all */
-    int workers;         /* threads that compute them, 0 = 1: of interest where parts give
-                            the same bytes however the call is cut */
+    int workers; /* threads that compute them, 0 = 1: used only if parts give the same
+                    bytes however the call is cut */
 } Call;
 
 struct StepKernel; /* exec/generate/step.h */
@@ -101,7 +102,7 @@ typedef struct Kernel {
     int64_t (*forward_tiles)(const Call *call);
     int64_t (*backward_tiles)(const Call *call);
 
-    /* One token at a time, with the state of the tokens before; float alone. NULL = the
+    /* One token at a time, with the state of earlier tokens; only in float. NULL = the
      * op does not take part in generation. */
     const struct StepKernel *step;
 } Kernel;

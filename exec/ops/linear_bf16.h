@@ -1,8 +1,8 @@
 /* linear with rounded operands (Call.bf16): y = r(x) r(W)^T + b, dx = r(dy) r(W), dW =
- * r(dy)^T r(x), where r rounds to bfloat16 and sums are float; db is of dy as it is. The
- * gradient goes through the rounding as if it were not there. Weights that are parameters
- * come rounded (View.rounded); those that the graph computes are rounded here. For
- * kernels in float alone. */
+ * r(dy)^T r(x), where r rounds to bfloat16 and sums are float; db is from dy unrounded.
+ * The gradient passes through the rounding as if it were not there. Weights that are
+ * parameters come rounded (View.rounded); those that the graph computes are rounded
+ * here. Only for kernels in float. */
 #ifndef COMPRESS_EXEC_OPS_LINEAR_BF16_H
 #define COMPRESS_EXEC_OPS_LINEAR_BF16_H
 
@@ -15,7 +15,7 @@ static inline Bf16Matrix bf16_weight(const Call *call, int sides, void *data) {
     return (Bf16Matrix){w->dim[0], w->count / w->dim[0], sides, data};
 }
 
-/* Bytes for rounding weights that are no parameter. */
+/* Bytes for rounding weights that are not parameters. */
 static inline size_t bf16_weight_bytes(const Call *call) {
     const Bf16Matrix rows = bf16_weight(call, BF16_ROWS, NULL);
     const Bf16Matrix columns = bf16_weight(call, BF16_COLUMNS, NULL);
@@ -43,7 +43,7 @@ static inline void bf16_linear_times(const Call *call, Bf16Sides side, int64_t R
                (char *)call->scratch + (rounded ? 0 : bf16_bytes(&here)));
 }
 
-/* Rows of y and of dx, packed weights being shared; rows of dW, for each of which x is
+/* Rows of y and of dx, which share packed weights; rows of dW, for each of which x is
  * packed anew. */
 enum { BF16_TILE_ROWS = 64, BF16_TILE_OUTER = 384 };
 
@@ -54,7 +54,7 @@ static inline ProductGrid bf16_linear_grid(int64_t m, int64_t n, int64_t k, bool
                          1, bf16_unit()};
 }
 
-/* The rows of a range of y; with `add`, added to what it is. */
+/* The rows of a range of y; with `add`, added to it. */
 static inline void bf16_linear_forward(const Call *call, bool transposed, Range rows,
                                        bool add) {
     const View *x = &call->in[0], *y = &call->out;

@@ -1,5 +1,5 @@
 /* Linear attention by chunks of tokens: how a call is cut, and what chunks have in
- * common; for the kernels forward and backward.
+ * common; for the forward and backward kernels.
  *
  * The denominator is one more column: with v' = [v, 1] and S' = [S, z] of width e + 1, a
  * product with a row of q gives numerator and denominator together. A source token that
@@ -12,9 +12,10 @@
  *
  * Otherwise S' is summed over the whole source first and chunks only bound the scratch.
  *
- * With a window w the far keys of query t end at t - w: the same with a source that is w
- * tokens late, so that row r of a chunk meets token r of a source that begins w tokens
- * before. The near keys of a chunk, its own and w - 1 before, add g e^(s - m) v' to rows.
+ * With a window w, the far keys of query t end at t - w: the same with a source delayed
+ * by w tokens, so that row r of a chunk meets token r of a source that begins w tokens
+ * earlier. The near keys of a chunk, its own and the w - 1 before, add g e^(s - m) v' to
+ * rows.
  *
  * Shapes: samples N, heads H of q and G of k and v, queries T, keys S, width f of a
  * head's features and e of its values. */
@@ -38,7 +39,7 @@ enum {
 /* One call's sizes, operands (NULL when absent) and scratch. */
 typedef struct LinearAttention {
     int64_t samples, heads, kv_heads, queries, keys, feature, value_head;
-    int64_t share;        /* query heads that read one head of k and v: H / G */
+    int64_t share;        /* query heads per head of k and v: H / G */
     int64_t wide, stride; /* e + 1; elements between rows of v', S' and `rows` */
     int64_t chunk;        /* tokens of a chunk */
     int64_t q_width, k_width, v_width, out_width; /* H f, G f, G e, H e */
@@ -73,7 +74,7 @@ typedef struct LinearAttention {
 typedef struct LinearSource {
     int64_t first; /* token */
     int64_t skip;  /* rows of the chunk before the one that meets the first token */
-    int64_t count; /* may be 0: the queries go on after the source, or see none yet */
+    int64_t count; /* may be 0: the queries continue after the source, or see none yet */
     const REAL *k; /* [count, f] */
     int64_t k_stride;
     const REAL *v; /* [count, e + 1] */
@@ -104,7 +105,7 @@ void REAL_FN(linear_values)(const LinearAttention *a, int64_t sample, int64_t gr
 /* Backward kernel, in linear_attention_backward.c. */
 void REAL_FN(linear_backward)(const Call *call);
 
-/* Of `total` tokens those from `first` on, a chunk at most. */
+/* Of `total` tokens, those from `first` on, at most a chunk. */
 static inline int64_t linear_count(const LinearAttention *a, int64_t total,
                                    int64_t first) {
     const int64_t left = total - first;
@@ -116,8 +117,8 @@ static inline bool linear_has_state(const LinearAttention *a, int64_t first) {
     return first > a->window;
 }
 
-/* First token, and their number, of what a chunk meets; its near keys begin at
- * linear_near_first and end with it. */
+/* First token, and number of tokens, that a chunk meets; its near keys begin at
+ * linear_near_first and end with the chunk. */
 static inline int64_t linear_source_first(const LinearAttention *a, int64_t first) {
     return first > a->window ? first - a->window : 0;
 }

@@ -2,21 +2,21 @@
  * part, with s_j = scale near_q_t . near_k_j, m the largest of them and g =
  * sigmoid(gate), have the weights p_j = g e^(s_j - m), which join the rows of
  * linear_chunks.h as p v'. With a slope g = e^(gate + slope m): at slope 1 and gate 0 the
- * weights are e^(s_j), those of softmax attention, so that near keys outweigh far ones as
- * far as their scores say. The exponent is held within LINEAR_GAIN_MAX of 0, where it has
- * no gradient. Kept is nothing: scores are at most chunk x (chunk + w - 1) at once,
- * forward and again backward. */
+ * weights are e^(s_j), those of softmax attention, so that near keys outweigh far ones
+ * according to their scores. The exponent is clamped to within LINEAR_GAIN_MAX of 0; at
+ * the clamp it has no gradient. Nothing is kept: scores, at most chunk x (chunk + w - 1)
+ * at once, are computed forward and again backward. */
 #ifndef COMPRESS_EXEC_OPS_LINEAR_NEAR_H
 #define COMPRESS_EXEC_OPS_LINEAR_NEAR_H
 
 #include "exec/ops/kernel_math.h"
 #include "exec/ops/linear_chunks.h"
 
-/* Largest exponent of g with a slope, and its least one negated: sums of such weights
- * stay far from what float32 holds, above the least denominator of a row. */
+/* Largest exponent of g with a slope, and the negative of its least one: sums of such
+ * weights stay far from the limits of float32, above the least denominator of a row. */
 #define LINEAR_GAIN_MAX 30
 
-/* What g of a head is made of. */
+/* What the g of a head consists of. */
 typedef struct LinearGain {
     REAL gate; /* with a slope the gate itself, else g */
     REAL slope;
@@ -50,13 +50,13 @@ void REAL_FN(linear_near_load)(const LinearAttention *a, int64_t sample, int64_t
 void REAL_FN(linear_near_add)(const LinearAttention *a, int64_t sample, int64_t head,
                               int64_t first, int64_t count, bool add);
 
-/* Gradients, all to be added to; NULL = not wanted. */
+/* Gradients, all to be added to; NULL = not needed. */
 typedef struct NearGradients {
     REAL *q, *k, *v, *gate, *slope;
 } NearGradients;
 
-/* Adds what `count` queries of a head and their window give, from the gradient of their
- * rows in a->rows. */
+/* Adds the contribution of `count` queries of a head and their window, from the gradient
+ * of their rows in a->rows. */
 void REAL_FN(linear_near_backward)(const LinearAttention *a, int64_t sample, int64_t head,
                                    int64_t first, int64_t count, const NearGradients *d);
 

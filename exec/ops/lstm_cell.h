@@ -34,15 +34,15 @@ static inline void lstm_cell_next(const REAL *restrict sums, bool begun, int64_t
     }
 }
 
-/* What one sample's step back reads. */
+/* What one sample's backward step reads. */
 typedef struct LstmCell {
     const REAL *gates, *c, *before; /* before: c_{t-1}, NULL at the first token */
     const REAL *dy;                 /* gradient of h from the result */
     int64_t H;
 } LstmCell;
 
-/* dh[H] and dc[H] are what t + 1 handed back; da[4 H], the gradient before the four
- * functions, is written and dc handed on. */
+/* dh[H] and dc[H] come from t + 1; da[4 H], the gradient before the four functions, is
+ * written and dc passed on. */
 static inline void lstm_cell_back(LstmCell s, const REAL *restrict dh, REAL *restrict dc,
                                   REAL *restrict da) {
     const int64_t H = s.H;

@@ -1,11 +1,11 @@
 /* What rnn and lstm share: x[N, T, D], weight_in[W, D], weight_state[W, H], bias[W]? ->
  * h[N, T, H]. The sums at token t are a_t = weight_in x_t + weight_state h_{t-1} + bias,
- * W = H of them or H for each gate, with h_{-1} = 0; the op makes h_t of them.
+ * W = H of them or H for each gate, with h_{-1} = 0; the op computes h_t from them.
  *
  * The products with x are one matrix product over all tokens; those with the state are
- * one for each token, over all samples. Backward through time finds da, the gradient of
- * the sums; what it hands to t - 1 is da_t weight_state, and dx, dW and db are products
- * with da of all tokens. */
+ * one for each token, over all samples. The backward pass through time finds da, the
+ * gradient of the sums; it passes da_t weight_state to t - 1, and dx, dW and db are
+ * products with da of all tokens. */
 #ifndef COMPRESS_EXEC_OPS_RECURRENCE_H
 #define COMPRESS_EXEC_OPS_RECURRENCE_H
 

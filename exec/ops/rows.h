@@ -1,5 +1,5 @@
 /* What losses over rows share: x[N..., D] against teacher[N..., D], where an optional
- * mask[N...] leaves out the rows at which it is 0. See Op.count_rows. */
+ * mask[N...] leaves out the rows where it is 0. See Op.count_rows. */
 #ifndef COMPRESS_EXEC_OPS_ROWS_H
 #define COMPRESS_EXEC_OPS_ROWS_H
 

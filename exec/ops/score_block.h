@@ -1,5 +1,5 @@
-/* How many rows of a [T, T] matrix of scores are worked on together, so that they stay in
- * cache. */
+/* How many rows of a [T, T] matrix of scores are processed together, so that they stay
+ * in cache. */
 #ifndef COMPRESS_EXEC_OPS_SCORE_BLOCK_H
 #define COMPRESS_EXEC_OPS_SCORE_BLOCK_H
 

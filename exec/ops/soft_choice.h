@@ -1,5 +1,5 @@
-/* Soft choice: what losses share that compare two distributions over things whose scores
- * do not lie side by side: tokens of a sample, samples of a group. */
+/* Soft choice: shared by losses that compare two distributions over things whose scores
+ * are not adjacent: tokens of a sample, samples of a group. */
 #ifndef COMPRESS_EXEC_OPS_SOFT_CHOICE_H
 #define COMPRESS_EXEC_OPS_SOFT_CHOICE_H
 
@@ -32,8 +32,8 @@ static inline REAL scores_log_sum(const Scores *s, REAL t) {
     return any ? largest / t + log_real(sum) : 0;
 }
 
-/* -sum_i q_i log p_i of p = softmax(x / t) against q = softmax(y / t), where x and y have
- * the same things; with `kl` less the entropy of q. */
+/* -sum_i q_i log p_i of p = softmax(x / t) against q = softmax(y / t), where x and y
+ * cover the same things; with `kl`, minus the entropy of q. */
 static inline double scores_cross_entropy(const Scores *x, const Scores *y, REAL t,
                                           bool kl) {
     const REAL ours = scores_log_sum(x, t), theirs = scores_log_sum(y, t);

@@ -1,5 +1,5 @@
 /* Soft targets: the attributes of losses between the predictions of a student and of a
- * teacher. To be included once, by the file of such an op. */
+ * teacher. To be included only by the file of such an op. */
 #ifndef COMPRESS_EXEC_OPS_SOFT_TARGETS_H
 #define COMPRESS_EXEC_OPS_SOFT_TARGETS_H
 
@@ -13,7 +13,7 @@ static const Field SOFT_FIELDS[] = {
 
 static const SoftCrossEntropyAttrs SOFT_DEFAULTS = {.temperature = 1};
 
-/* Fails where a recipe or file gives a temperature that nothing can be divided by. */
+/* Fails if a recipe or file gives a temperature that nothing can be divided by. */
 static inline Status soft_infer_temperature(const Node *node, Diag *diag) {
     const double temperature = ((const SoftCrossEntropyAttrs *)node->attrs)->temperature;
     if (temperature > 0 && temperature < INFINITY) return STATUS_OK;

@@ -1,6 +1,6 @@
-/* Strides: a walk over all elements of a shape along which several values move by steps
- * of their own: 0 along dimensions that a value is repeated in, others where it is
- * turned.
+/* Strides: a walk over all elements of a shape along which several values each move by
+ * their own steps: 0 along dimensions in which a value is repeated, different ones if it
+ * is transposed.
  *
  *     Strides s = strides_over(&call->out);
  *     strides_repeat(&s, &call->in[0]);
@@ -9,8 +9,9 @@
  *         for (int64_t j = 0; j < s.dim[0]; j++) y[j] = x[s.at[0] + j * s.step[0][0]];
  *     while (y += s.dim[0], strides_next(&s));
  *
- * The walked shape's own elements follow each other. Dimensions are kept from the last
- * one on; neighbours that all values run through in one step are one. */
+ * The walked shape's own elements follow each other. Dimensions are stored from the last
+ * one on; neighbouring dimensions that all values cross with a single step are
+ * merged. */
 #ifndef COMPRESS_EXEC_OPS_STRIDES_H
 #define COMPRESS_EXEC_OPS_STRIDES_H
 
@@ -25,7 +26,7 @@ typedef struct Strides {
     int64_t at[STRIDES_VALUES]; /* of the row's first element in each value */
 } Strides;
 
-/* A walk over a shape, of no values yet. */
+/* A walk over a shape, without values yet. */
 static inline Strides strides_over(const View *shape) {
     Strides s = {.rank = shape->rank};
     for (int i = 0; i < s.rank; i++) s.dim[i] = shape->dim[s.rank - 1 - i];
@@ -39,7 +40,7 @@ static inline void strides_add(Strides *s, const int64_t *step, int64_t start) {
     s->at[s->values++] = start;
 }
 
-/* Adds a value that is repeated along dimensions that it lacks in front or where it has
+/* Adds a value that is repeated along leading dimensions that it lacks or where it has
  * 1. */
 static inline void strides_repeat(Strides *s, const View *value) {
     int64_t step[RANK_MAX] = {0}, each = 1;
@@ -51,7 +52,7 @@ static inline void strides_repeat(Strides *s, const View *value) {
     strides_add(s, step, 0);
 }
 
-/* Merges dimensions once all values are there. */
+/* Merges dimensions; call after all values are added. */
 static inline void strides_ready(Strides *s) {
     int rank = 0;
     for (int i = 0; i < s->rank; i++) {
@@ -70,7 +71,7 @@ static inline void strides_ready(Strides *s) {
     s->rank = rank;
 }
 
-/* Goes to the next row, dim[0] elements; false behind the last one. */
+/* Moves to the next row, dim[0] elements; false after the last one. */
 static inline bool strides_next(Strides *s) {
     for (int i = 1; i < s->rank; i++) {
         for (int v = 0; v < s->values; v++) s->at[v] += s->step[v][i];

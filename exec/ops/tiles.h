@@ -1,11 +1,11 @@
 /* Tiles: how a call is cut into parts that threads compute at the same time.
  *
- * A grid depends on shapes alone, and every element of a result is computed in one part,
- * in one order: results do not depend on threads. Things are cut into 1, 2, 4, ... parts,
- * which most numbers of threads share evenly, as long as a part stays worth some 50
- * microseconds; waiting for each other takes a tenth of that. Products with packed
- * weights, whose elements are the same however they are cut, make a few parts for each
- * thread, and finer ones: a forward run of a short text has little else. */
+ * A grid depends only on shapes, and every element of a result is computed in one part,
+ * in one order: results do not depend on threads. Things are cut into 1, 2, 4, ...
+ * parts, which most numbers of threads share evenly, as long as a part takes some 50
+ * microseconds; synchronisation takes a tenth of that. Products with packed weights,
+ * whose elements are the same however they are cut, are cut more finely, into a few
+ * parts for each thread: a forward run of a short text consists of little else. */
 #ifndef COMPRESS_EXEC_OPS_TILES_H
 #define COMPRESS_EXEC_OPS_TILES_H
 
@@ -28,20 +28,20 @@ typedef struct Range {
     int64_t first, end;
 } Range;
 
-/* Part `i` of `parts` of so many things, in whole units but for the last one. */
+/* Part `i` of `parts` of `count` things, in whole units except for the last one. */
 static inline Range range_part(int64_t count, int64_t unit, int64_t i, int64_t parts) {
     const int64_t units = (count + unit - 1) / unit;
     const int64_t first = units * i / parts * unit, end = units * (i + 1) / parts * unit;
     return (Range){first < count ? first : count, end < count ? end : count};
 }
 
-/* What a call has to do of so many things: all, or its part. */
+/* The share of `count` things that a call has to do: all, or its part. */
 static inline Range call_range(const Call *call, int64_t count, int64_t unit) {
     if (call->tiles == 0) return (Range){0, count};
     return range_part(count, unit, call->tile, call->tiles);
 }
 
-/* Parts for so much work, none of them below `least`. */
+/* Number of parts for `work`, none of them below `least`. */
 static inline int64_t tiles_for(int64_t work, int64_t least) {
     int64_t tiles = 1;
     while (tiles < TILES_MOST && work / (2 * tiles) >= least) tiles *= 2;
@@ -53,8 +53,7 @@ static inline int64_t element_tiles(const Call *call) {
     return tiles_for(call->out.count, TILE_ELEMENTS);
 }
 
-/* A matrix product C[m, n] cut into cells: so many one below the other, and beside each
- * other. */
+/* A matrix product C[m, n] cut into cells: their number vertically and horizontally. */
 typedef struct ProductGrid {
     int64_t down, across;
     int64_t unit; /* rows, and columns, that stay together */

@@ -1,4 +1,5 @@
-/* Rows divided by their L2 norms, and back: what losses on cosines between rows share. */
+/* Rows divided by their L2 norms, and the gradient of that: shared by losses on cosines
+ * between rows. */
 #ifndef COMPRESS_EXEC_OPS_UNIT_ROWS_H
 #define COMPRESS_EXEC_OPS_UNIT_ROWS_H
 

@@ -1,10 +1,10 @@
-/* Windows of a grid of tokens: sizes that ops on them share. */
+/* Windows of a grid of tokens: sizes shared by the ops on them. */
 #ifndef COMPRESS_EXEC_OPS_WINDOWS_H
 #define COMPRESS_EXEC_OPS_WINDOWS_H
 
 #include "exec/infer.h"
 
-/* n in whole windows. */
+/* n rounded up to whole windows. */
 static inline int64_t windows_round_up(int64_t n, int64_t window) {
     return (n + window - 1) / window * window;
 }

@@ -1,13 +1,13 @@
-/* Plan: a graph made ready to run at given sizes.
+/* Plan: a graph prepared to run at given sizes.
  *
  * A plan fixes the order of calls and the place of every value, gradient, saved statistic
- * and scratch area in one workspace, from their lifetimes alone: inference reuses memory
- * as soon as the last reader is done, training keeps only what a backward kernel reads.
- * Plans are immutable once made (exec/plan/plan_build.h) and may be shared by threads;
- * each thread runs one in a workspace of its own (exec/run/run.h).
+ * and scratch area in one workspace, based only on their lifetimes: inference reuses
+ * memory as soon as the last reader is done, training keeps only what a backward kernel
+ * reads. Plans are immutable once made (exec/plan/plan_build.h) and may be shared by
+ * threads; each thread runs one in a workspace of its own (exec/run/run.h).
  *
  * Time: forward call f happens at time f (0 .. calls - 1), its backward call at time
- * 2 * calls - 1 - f, or later where values are computed again before: see
+ * 2 * calls - 1 - f, or later if values are recomputed before it: see
  * exec/plan/recompute.h. `end` is later than every call. Lifetimes are closed intervals.
  */
 #ifndef COMPRESS_EXEC_PLAN_PLAN_H
@@ -60,7 +60,7 @@ typedef struct PlanNode {
     int in_count;
     int forward, backward; /* times of its calls; -1 = none */
     int again;             /* time when it is computed once more; -1 = never */
-    bool depends;          /* on something that wants a gradient */
+    bool depends;          /* depends on something that needs a gradient */
     int value, aux, gradient, forward_scratch, backward_scratch; /* buffers, -1 = none */
     int value_again, aux_again, scratch_again;                   /* where it is again */
     int64_t offset;      /* trainable param: place in the gradient array; else -1 */
@@ -88,7 +88,7 @@ typedef struct Plan {
     double flops, flops_again; /* of a forward run; of what is computed again */
 } Plan;
 
-/* Another reference; plan_destroy drops one. The first is the maker's. */
+/* Another reference; plan_destroy drops one. The first belongs to the creator. */
 Plan *plan_retain(const Plan *plan);
 
 /* Index of a node in a plan, -1 when it is not planned. */
@@ -103,22 +103,22 @@ size_t plan_element_bytes(const Plan *plan, const PlanNode *node);
 /* Whether a node is a leaf that names a storage. */
 bool plan_is_param(const PlanNode *node);
 
-/* What a plan says of a node of which nothing is known yet: no operands, type, calls or
+/* The entry of a node about which nothing is known yet: no operands, type, calls or
  * buffers. */
 PlanNode plan_node(const Plan *plan, Node *node);
 
 /* Fills `view` with the shape of a node's value, without data. */
 void plan_view(View *view, const PlanNode *node);
 
-/* The buffers that calls after the forward run read: of what is computed again the second
+/* The buffers that calls after the forward run read: for recomputed values, the second
  * ones. */
 int plan_late_value(const PlanNode *node);
 int plan_late_aux(const PlanNode *node);
 
-/* A forward call with shapes only. `in` has room for node->in_count views. */
+/* A forward call with only shapes. `in` has room for node->in_count views. */
 void plan_call(Call *call, View *in, const Plan *plan, const PlanNode *node);
 
-/* Drops a reference, with the last one the plan. NULL is allowed. */
+/* Drops a reference; the last one frees the plan. NULL is allowed. */
 void plan_destroy(Plan *plan);
 
 /* Bytes of one workspace: activations, gradients, saved statistics, scratch; without
@@ -129,19 +129,19 @@ size_t plan_workspace_bytes(const Plan *plan);
  * samples. */
 double plan_flops(const Plan *plan);
 
-/* FLOPs of what is computed again before backward calls; 0 without PlanOptions.recompute.
+/* FLOPs recomputed before backward calls; 0 without PlanOptions.recompute.
  */
 double plan_flops_again(const Plan *plan);
 
-/* Values of an integer input must lie in [0, result); 0 = they may be any. */
+/* Values of an integer input must lie in [0, result); 0 = any value. */
 int64_t plan_index_limit(const Plan *plan, const Node *input);
 
 /* Samples per run (the N it was planned for). */
 int64_t plan_samples(const Plan *plan);
 
-/* When the gradients of weights are complete: of ranges of `size` elements each of the
- * array of gradients, `count` of them, last[i] is the time of the last backward call that
- * adds to range i; -1 = none does. */
+/* When the gradients of weights are complete: the array of gradients is divided into
+ * `count` ranges of `size` elements, and last[i] is the time of the last backward call
+ * that adds to range i; -1 = none does. */
 void plan_last_writes(const Plan *plan, int64_t size, int64_t count, int *last);
 
 /* Appends a table for people: each call with its buffers' offsets and lifetimes. */

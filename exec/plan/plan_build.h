@@ -7,23 +7,24 @@
 typedef struct PlanOptions {
     int64_t sizes[DIM_SYMBOLS]; /* by DIM_INDEX; N must be set, others when used */
     Precision precision;
-    bool bf16;  /* linears multiply operands rounded to bfloat16, in f32 alone */
-    Node *loss; /* scalar to differentiate; NULL = inference */
+    bool bf16;            /* linears multiply operands rounded to bfloat16, only in f32 */
+    Node *loss;           /* scalar to differentiate; NULL = inference */
     Node *const *results; /* values that must be readable after a run; the loss counts */
     int result_count;
-    bool whole;           /* all tokens of every value, to compare with: no plan_narrow */
+    bool whole;           /* all tokens of every value, for comparison: no plan_narrow */
     bool recompute;       /* see exec/plan/recompute.h */
     bool input_gradients; /* also compute gradients of real inputs (checks, saliency) */
 } PlanOptions;
 
 /* Plans the part of the graph that the loss and results depend on. The graph must
- * outlive the plan and keep its shape. Trainable are the storages that are not frozen.
- * Fails with STATUS_MODEL: symbol without a size, loss not scalar, an op that does not
- * take these sizes, an op on the way to the loss that is not differentiable (named). */
+ * outlive the plan and keep its shape. Storages that are not frozen are trainable. Fails
+ * with STATUS_MODEL: symbol without a size, loss not scalar, an op that does not take
+ * these sizes, an op on the way to the loss that is not differentiable (named). */
 Status plan_create(Plan **out, Graph *graph, const PlanOptions *options, Diag *diag);
 
-/* Halves the sizes of T and S until `results` can be planned with one sample (a position
- * table may be short), at most down to 1: for estimates that no data gives sizes to. */
+/* Halves the sizes of T and S, at most down to 1, until `results` can be planned with
+ * one sample (a position table may be short): for estimates without data to give
+ * sizes. */
 void plan_fit_sizes(Graph *graph, Node *const *results, int count,
                     int64_t sizes[DIM_SYMBOLS]);
 

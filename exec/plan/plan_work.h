@@ -1,4 +1,4 @@
-/* Work: what running a plan takes of a processor and of memory, to foretell times. */
+/* Work: what running a plan takes from a processor and from memory, to predict times. */
 #ifndef COMPRESS_EXEC_PLAN_PLAN_WORK_H
 #define COMPRESS_EXEC_PLAN_PLAN_WORK_H
 
@@ -8,13 +8,13 @@
  * others: the first and last columns of their blocks weigh more. */
 enum { WORK_NARROW = 192 };
 
-/* Of a forward run, and of the backward run where the plan has a loss. FLOPs count a
+/* Of a forward run, and of the backward run if the plan has a loss. FLOPs count a
  * multiply-add as 2. */
 typedef struct PlanWork {
     double wide;    /* FLOPs of projections in float */
     double narrow;  /* the same of narrow ones, and of attention and all other products */
     double rounded; /* of projections whose operands are rounded to bfloat16 */
-    double bytes;   /* that ops without products read and write */
+    double bytes;   /* bytes that ops without products read and write */
 } PlanWork;
 
 /* Adds up the work of a plan. The backward run of a product takes the product again for

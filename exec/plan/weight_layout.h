@@ -5,12 +5,12 @@
 
 #include "ir/graph.h"
 
-/* Elements that a storage takes where storages stand one after another, rounded up so
- * that each begins on a cache line. */
+/* Elements that a storage takes when storages follow each other, rounded up so that each
+ * begins on a cache line. */
 int64_t params_room(const Storage *storage);
 
 /* Offsets of the trainable storages (-1 for others) in graph order; `offset` has room for
- * graph->storage_count; NULL = not asked for. Returns the total, in elements. */
+ * graph->storage_count; NULL = not wanted. Returns the total, in elements. */
 int64_t params_layout(const Graph *graph, int64_t *offset);
 
 #endif

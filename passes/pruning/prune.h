@@ -239,7 +239,7 @@ Status prune_condition(const Prune *prunes, int count, int zero, Diag *diag);
 /* Whether a slot is the first in its group with this storage and axis. */
 bool prune_is_first(const Prune *prune, const PruneBlock *block, const PruneSlot *slot);
 
-/* Sums the scores of the blocks into their groups, which must not have chosen units yet;
+/* Sums the scores of the blocks into their groups, which keep no units yet after that;
  * without scores the choice is a guess. Fails with STATUS_MODEL when a score is not
  * finite. */
 Status prune_sum_scores(Prune *prune, Diag *diag);
