@@ -9,7 +9,7 @@ typedef enum ExitCriterion {
     EXIT_NEVER,   /* everything runs to the last exit */
     EXIT_ENTROPY, /* leave when -sum p ln p (nats) is below the exit's threshold (DeeBERT,
                      Xin et al. 2020; COST-EFF) */
-    EXIT_PATIENCE /* leave when so many exits in a row have agreed with the one before
+    EXIT_PATIENCE /* leave when `patience` exits in a row have agreed with the one before
                      them (PABEE, Zhou et al. 2020) */
 } ExitCriterion;
 #define EXIT_CRITERION_NAMES "never|entropy|patience"
@@ -20,9 +20,9 @@ typedef struct ExitRule {
     int64_t patience;        /* patience: at least 1 */
 } ExitRule;
 
-/* What the rule remembers of one sample between exits; starts as zeros. */
+/* What the rule remembers about one sample between exits; starts as zeros. */
 typedef struct ExitState {
-    int64_t last;  /* class that the exit before predicted, plus 1 */
+    int64_t last;  /* class that the previous exit predicted, plus 1 */
     int64_t agree; /* exits in a row that agreed with the one before them */
 } ExitState;
 

@@ -1,8 +1,8 @@
 /* Gradients: of a loss over the samples of a data set, without training.
  *
- * Batches are run one after the other, by all threads together, as a gradient is as large
- * as the weights. Where the job has several ranks (exec/run/ranks.h), each runs its share
- * of the batches. The bytes are the same with any number of both. */
+ * Batches are run one after another, by all threads together, because a gradient is as
+ * large as the weights. If the job has several ranks (exec/run/ranks.h), each runs its
+ * share of the batches. The bytes are the same for any number of threads and ranks. */
 #ifndef COMPRESS_EXEC_RUN_GRADIENTS_H
 #define COMPRESS_EXEC_RUN_GRADIENTS_H
 
@@ -21,26 +21,26 @@ typedef struct GradientRun {
     const Watch *watch; /* may be NULL */
 } GradientRun;
 
-/* Parts of the batches, of equal numbers of them, whose gradients are each added up batch
- * by batch, and then in the order of the gradient tree (exec/train/gradient_tree.h): as
- * many ranks can share a mean gradient. */
+/* Number of parts of the batches, of equal size, whose gradients are each added up batch
+ * by batch, and then in the order of the gradient tree (exec/train/gradient_tree.h):
+ * this many ranks can share a mean gradient. */
 enum { GRADIENT_PARTS = 8 };
 
-/* Gradients that are there at once in one rank, the result among them: those of the tree
- * that wait for others. */
+/* Gradients held at once in one rank, including the result: those of the tree that wait
+ * for others. */
 int mean_gradient_buffers(int64_t samples, int64_t batch_size);
 
 /* Collective. Gradient of the mean of the loss: gradient[params_gradient_count(params)]
- * must be zeroed. Fails as running does, and with STATUS_INTERRUPTED when the watch says
+ * must be zeroed. Fails as a run does, and with STATUS_INTERRUPTED when the watch says
  * so. */
 Status mean_gradient(const GradientRun *run, float *gradient, Diag *diag);
 
-/* Makes a few numbers of the gradient of the mean of the loss over one batch. Called in
- * the rank that has run the batch. */
+/* Computes a few numbers from the gradient of the mean of the loss over one batch.
+ * Called in the rank that ran the batch. */
 typedef void GradientReduce(void *self, const float *gradient, double *numbers);
 
-/* Collective. As mean_gradient, but adds up numbers[count] of the gradient of every
- * batch, weighted by its part of the samples, in the order of the batches; sums[count]
+/* Collective. As mean_gradient, but adds up numbers[count] for the gradient of every
+ * batch, weighted by its share of the samples, in the order of the batches; sums[count]
  * must be zeroed. */
 Status batch_gradients(const GradientRun *run, GradientReduce *reduce, void *self,
                        double *sums, int64_t count, Diag *diag);

@@ -1,13 +1,13 @@
-/* What ranks need of MPI, for exec/run/ranks.c alone: no votes, no counting. */
+/* What ranks need from MPI, only for exec/run/ranks.c: no votes, no counting. */
 #ifndef COMPRESS_EXEC_RUN_RANKS_MPI_H
 #define COMPRESS_EXEC_RUN_RANKS_MPI_H
 
 #include "exec/run/ranks.h"
 
-/* Whether the program was built with MPI; without it the rest is not called. */
+/* Whether the program was built with MPI; without it, nothing else here is called. */
 bool mpi_built(void);
 
-/* Joins the job: number of ranks, and which of them this is. Only once. */
+/* Joins the job; gives the number of ranks and this one's number. Only once. */
 Status mpi_open(int *count, int *number, Diag *diag);
 
 /* Waits for all ranks to leave the job. */
@@ -16,7 +16,7 @@ void mpi_close(void);
 /* Ends all ranks. */
 _Noreturn void mpi_abort(int code);
 
-/* The least of what all ranks bring, each of `count` numbers by itself. */
+/* The least of what all ranks bring, separately for each of `count` numbers. */
 Status mpi_least(int *numbers, int count, Diag *diag);
 
 /* As ranks_broadcast, ranks_gather_parts, ranks_exchange and ranks_gather_pieces. */

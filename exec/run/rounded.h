@@ -1,5 +1,5 @@
-/* Rounded: the weights that linears of a plan multiply, in bfloat16, beside the floats
- * that are trained. They are rounded once for all products of a step. */
+/* Rounded: the weights that linears of a plan multiply, in bfloat16, kept in addition to
+ * the trained floats. They are rounded once for all products of a step. */
 #ifndef COMPRESS_EXEC_RUN_ROUNDED_H
 #define COMPRESS_EXEC_RUN_ROUNDED_H
 
@@ -7,8 +7,8 @@
 
 typedef struct Rounded Rounded;
 
-/* Makes room for the parameters that linears of a plan with `bf16` take as weights, for
- * the products that it computes; those of a frozen storage are rounded once alone. Fails
+/* Makes room for the parameters that linears of a plan with `bf16` use as weights, for
+ * the products that it computes; those of a frozen storage are rounded only once. Fails
  * with STATUS_MEMORY. */
 Status rounded_create(Rounded **out, const Plan *plan, Diag *diag);
 
@@ -18,11 +18,11 @@ void rounded_destroy(Rounded *rounded);
 /* Bytes that it takes. */
 size_t rounded_bytes(const Plan *plan);
 
-/* Rounds the weights as they are now in the floats of `params`. */
+/* Rounds the current weights from the floats of `params`. */
 typedef struct Params Params;
 void rounded_update(Rounded *rounded, const Params *params, int threads);
 
-/* The rounded weights of a storage; NULL where there are none. */
+/* The rounded weights of a storage; NULL if there are none. */
 const struct Bf16Matrix *rounded_find(const Rounded *rounded, const Storage *storage);
 
 #endif

@@ -16,18 +16,18 @@ Status workspace_bind(Workspace *workspace, const Plan *plan, const Params *para
                       Diag *diag);
 void workspace_destroy(Workspace *workspace);
 
-/* Lets the threads of a team (borrowed; NULL = the calling one alone) share the parts of
- * calls that are cut (exec/ops/tiles.h), for which each has scratch of its own. Results
- * are the same. Before anything is bound. */
+/* Lets the threads of a team (borrowed; NULL = only the calling one) share the parts of
+ * calls that are cut (exec/ops/tiles.h), each with its own scratch. Results are the
+ * same. Call before anything is bound. */
 void workspace_share(Workspace *workspace, Team *team);
 
-/* Bytes of scratch that this takes for each thread but the first. */
+/* Bytes of scratch that this takes for each thread except the first. */
 size_t workspace_share_bytes(const Plan *plan);
 
-/* The plan that is bound. */
+/* The bound plan. */
 const Plan *workspace_plan(const Workspace *workspace);
 
-/* Binds the plan of a cache for so many samples padded as `what` is. Fails as
+/* Binds the plan of a cache for `samples` samples padded like `what`. Fails as
  * plan_cache_get and workspace_bind do. */
 Status workspace_bind_cached(Workspace *workspace, PlanCache *plans, int64_t samples,
                              const Fetch *what, const Params *params, Diag *diag);
@@ -36,11 +36,11 @@ Status workspace_bind_cached(Workspace *workspace, PlanCache *plans, int64_t sam
  * double or int32_t [its bound shape]; NULL when the plan does not use that input. */
 void *workspace_input(Workspace *workspace, const char *name);
 
-/* The plan's node of that input, NULL when it does not use it. */
+/* The plan's node for that input, NULL when it does not use it. */
 const PlanNode *workspace_input_node(const Workspace *workspace, const char *name);
 
 /* A loss that couples samples (Op.couples) over all samples of a mini-batch that is cut,
- * and its gradients by its operands' rows; NULL where an operand gets none. */
+ * and its gradients by its operands' rows; NULL if an operand gets none. */
 enum { COUPLED_OPERANDS = 2 };
 typedef struct CoupledValue {
     float value;
@@ -51,8 +51,8 @@ typedef struct Coupled {
     int64_t samples;       /* of the mini-batch */
 } Coupled;
 
-/* Who hears of a backward run: called after each backward call, in order, with its time
- * (PlanNode.backward), in the thread that runs. */
+/* Observer of a backward run: called after each backward call, in order, with its time
+ * (PlanNode.backward), in the running thread. */
 typedef struct RunWatch {
     void (*called)(void *self, int time); /* NULL = nobody */
     void *self;
@@ -65,11 +65,11 @@ typedef struct RunMode {
     const double *rows; /* by Node.id: Call.rows of ops with count_rows; below 0, or with
                            NULL, each call's own */
     const Coupled *coupled; /* see exec/train/coupling.h; NULL = every run computes such
-                               losses on its own samples. In f32 alone */
+                               losses on its own samples. Only in f32 */
     RunWatch watch;         /* of a backward run */
 } RunMode;
 
-/* What op->count_rows of a node gives for the inputs that are bound now: before or after
+/* What op->count_rows of a node returns for the currently bound inputs: before or after
  * a run. The node must be one of the plan's whose op has count_rows and whose integer
  * operands are inputs. */
 double workspace_count_rows(const Workspace *workspace, const Node *node);
@@ -77,17 +77,17 @@ double workspace_count_rows(const Workspace *workspace, const Node *node);
 /* Runs all forward calls. Inputs must have been filled. */
 void run_forward(Workspace *workspace, RunMode mode);
 
-/* Runs all backward calls after run_forward with the same mode, and what is computed
- * again before them. The loss's gradient is `seed`; gradients of trainable weights are
- * added to `gradients` (REAL of the plan's precision, params_gradient_count elements,
- * zeroed by the caller at the step's start).
+/* Runs all backward calls after run_forward with the same mode, with any recomputation
+ * before them. The loss's gradient is `seed`; gradients of trainable weights are added
+ * to `gradients` (REAL of the plan's precision, params_gradient_count elements, zeroed
+ * by the caller at the step's start).
  */
 void run_backward(Workspace *workspace, RunMode mode, double seed, void *gradients);
 
 /* Value of a result (or the loss, or an input) after a run: REAL or int32_t. */
 const void *workspace_value(const Workspace *workspace, const Node *node);
 
-/* Its size; 0 where there is none. */
+/* Its size; 0 if there is none. */
 size_t workspace_value_bytes(const Workspace *workspace, const Node *node);
 
 /* Gradient of a real input after run_backward of a plan with input_gradients. */

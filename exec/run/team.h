@@ -1,4 +1,4 @@
-/* Team: threads that stay, for work of microseconds between meetings.
+/* Team: permanent threads, for work of microseconds between synchronisations.
  *
  * Waiting threads spin for a while, then yield the processor, then sleep. */
 #ifndef COMPRESS_EXEC_RUN_TEAM_H
@@ -9,11 +9,11 @@
 typedef struct Team Team;
 
 /* Starts threads - 1 threads that wait for team_run; with 1 there are none. They take no
- * signals. Fails with STATUS_MEMORY when the system gives no more; `*out` is a team of
- * those that it gave then. */
+ * signals. Fails with STATUS_MEMORY when the system gives no more; `*out` is then a team
+ * of those that it gave. */
 Status team_create(Team **out, int threads, Diag *diag);
 
-/* Threads that it has, the calling one included. */
+/* Number of its threads, including the calling one. */
 int team_threads(const Team *team);
 
 /* Ends the threads. NULL is allowed. */
@@ -23,10 +23,10 @@ void team_destroy(Team *team);
  * are done. */
 void team_run(Team *team, void (*body)(void *self, int me), void *self);
 
-/* The same in the first `threads` of them; the others go on waiting. */
+/* The same in the first `threads` of them; the others keep waiting. */
 void team_run_some(Team *team, int threads, void (*body)(void *self, int me), void *self);
 
-/* Within a body: waits until all threads that run it have called this as often. */
+/* Within a body: waits until all threads that run it have called this equally often. */
 void team_meet(Team *team);
 
 #endif

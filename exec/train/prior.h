@@ -1,18 +1,19 @@
 /* Prior: Gaussian priors of weights while they are trained (TrainOptions.objective).
  *
  * The prior of a storage is its Gaussian: mean and marginal variances, the latter times
- * prior_scale; correlations are left out. With the loss L, a mean over the n samples of
- * the data set, and lambda = prior_weight, what is minimised is
+ * prior_scale; correlations are ignored. With the loss L, a mean over the n samples of
+ * the data set, and lambda = prior_weight, the objective is
  *
  *     map          L(w) - (lambda / n) log p(w)
  *     variational  E_q L(w) + (lambda / n) KL(q || p)
  *
- * over weights w, or over means and log variances of q. For variational inference one w
- * is drawn for each step, shared by all its shards and micro-batches. The number that
- * moves an element depends on the seed, the step, the storage's name and the element's
- * index in it, so it is the same for any cut into micro-batches and any threads.
+ * over weights w, or over means and log variances of q. For variational inference, one w
+ * is drawn for each step, shared by all its shards and micro-batches. The random number
+ * for an element depends on the seed, the step, the storage's name and the element's
+ * index in it, so it is the same for any cut into micro-batches and any number of
+ * threads.
  *
- * Storages without a Gaussian are trained on L alone, and are not drawn. */
+ * Storages without a Gaussian are trained only on L, and are not drawn. */
 #ifndef COMPRESS_EXEC_TRAIN_PRIOR_H
 #define COMPRESS_EXEC_TRAIN_PRIOR_H
 
@@ -32,10 +33,10 @@ typedef struct PriorPart {
  * has one. Shapes are enough. */
 Status prior_check(const Graph *graph, const TrainOptions *options, Diag *diag);
 
-/* Number of log variances that will be trained: 0 but for variational inference. */
+/* Number of log variances that will be trained: 0 except for variational inference. */
 int64_t prior_room(const Graph *graph, const TrainOptions *options);
 
-/* Bytes that prior_create takes, those of its share of the gradient included. */
+/* Bytes that prior_create takes, including its share of the gradient. */
 size_t prior_bytes(const Graph *graph, const TrainOptions *options);
 
 /* Reads the priors of the storages in `params`; `samples` is n. *out is NULL when the
@@ -49,25 +50,25 @@ void prior_destroy(Prior *prior);
 /* The storage's part; NULL when it has none, or `prior` is NULL. */
 const PriorPart *prior_part(const Prior *prior, const Storage *storage);
 
-/* What is trained in place of the weights in variational inference: the means of q in the
+/* What is trained instead of the weights in variational inference: the means of q in the
  * layout of the flat array, then log variances, those of a part from prior_log_variances
- * on. NULL for map, where the weights are trained themselves. */
+ * on. NULL for map, where the weights themselves are trained. */
 float *prior_values(Prior *prior);
 
 /* Number of log variances: 0 for map, or when `prior` is NULL. */
 int64_t prior_deviations(const Prior *prior);
 int64_t prior_log_variances(const Prior *prior, const PriorPart *part);
 
-/* Draws the weights of a step; nothing for map. */
+/* Draws the weights of a step; does nothing for map. */
 void prior_draw(Prior *prior, uint64_t key, int threads);
 
 /* Completes the gradient of elements [first, first + n) of the flat array, which lie in
- * `part`; gradients of log variances are written where prior_values has them. Returns
+ * `part`; gradients of log variances are written at their place in prior_values. Returns
  * what the prior adds to the objective. */
 double prior_add(const Prior *prior, const PriorPart *part, float *gradient,
                  int64_t first, int64_t n);
 
-/* Puts the means of q in the place of the weights; nothing for map. */
+/* Puts the means of q in place of the weights; does nothing for map. */
 void prior_restore_means(Prior *prior);
 
 /* After prior_restore_means: the Gaussian of every part becomes q, diagonal and F32, of
@@ -76,7 +77,7 @@ void prior_restore_means(Prior *prior);
  */
 Status prior_finish(Prior *prior, Diag *diag);
 
-/* The same when planning, for storages that the options do not freeze: shapes alone. */
+/* The same when planning, for storages that the options do not freeze: shapes only. */
 void prior_plan(Graph *graph, const TrainOptions *options);
 
 #endif

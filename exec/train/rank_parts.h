@@ -1,13 +1,13 @@
 /* Rank parts: arrays of numbers whose elements are owned by ranks.
  *
  * An array as long as the weights is cut into buckets, contiguous ranges of whole blocks
- * (GRADIENT_BLOCK), and each bucket into a part for each rank, in order, of equally many
- * blocks; the last bucket is what is left over, where a rank may have one block more than
- * another. So whatever range of a gradient is complete first, every rank owns some of it,
- * and what goes to the owners is spread over all of them at any time.
+ * (GRADIENT_BLOCK), and each bucket into one part per rank, in order, with equal numbers
+ * of blocks; the last bucket is the rest, in which a rank may have one block more than
+ * another. So whichever range of a gradient is complete first, every rank owns some of
+ * it, and traffic to the owners is spread over all of them at any time.
  *
- * The owner of elements adds up their gradients, updates them and has their moments; what
- * all need is handed round. With one rank it owns all, and nothing is done. */
+ * The owner of elements adds up their gradients, updates them and holds their moments;
+ * what all need is distributed. A single rank owns everything, and nothing is done. */
 #ifndef COMPRESS_EXEC_TRAIN_RANK_PARTS_H
 #define COMPRESS_EXEC_TRAIN_RANK_PARTS_H
 
@@ -16,36 +16,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Buckets of an array of `count` elements, and the elements of each but the last, which
- * may have fewer. */
+/* Number of buckets of an array of `count` elements, and the elements of each except the
+ * last, which may have fewer. */
 int64_t rank_bucket_count(int64_t count);
 int64_t rank_bucket_elements(int64_t count);
 
-/* Elements [*first, *last) of bucket `bucket` that rank `rank` owns; none where the last
+/* Elements [*first, *last) of bucket `bucket` that rank `rank` owns; none if the last
  * bucket has fewer blocks than there are ranks. */
 void rank_bucket_part(int64_t count, int64_t bucket, int rank, int64_t *first,
                       int64_t *last);
 
-/* Elements at most that a rank owns of a bucket. */
+/* Most elements of a bucket that a rank owns. */
 int64_t rank_bucket_part_most(int64_t count);
 
-/* Blocks of all buckets that this rank owns, and the number in the array of the i-th of
- * them, in order. */
+/* Number of blocks, over all buckets, that this rank owns; and the index in the array of
+ * the i-th of them, in order. */
 int64_t rank_part_blocks(int64_t count);
 int64_t rank_part_block(int64_t count, int64_t i);
 
-/* Elements that this rank owns: those of its blocks, one after another. */
+/* Number of elements that this rank owns: those of its blocks, one after another. */
 int64_t rank_part_count(int64_t count);
 
-/* Collective. all[count], of which each rank has what it owns, comes to all ranks. */
+/* Collective. Completes all[count], of which each rank has what it owns, in all
+ * ranks. */
 Status rank_parts_gather(float *all, int64_t count, Diag *diag);
 
-/* Collective. The same of an array with `bytes` for each block of the elements. */
+/* Collective. The same for an array with `bytes` for each block of the elements. */
 Status rank_parts_gather_blocks(void *all, int64_t count, size_t bytes, Diag *diag);
 
-/* Collective. What all ranks own comes to rank 0: part[rank_part_count] is a rank's own,
- * all[count] has room for all of it there, and is not looked at in other ranks. Elements
- * have `size` bytes. */
+/* Collective. Collects in rank 0 what all ranks own: part[rank_part_count] is a rank's
+ * own; all[count] has room for everything in rank 0 and is ignored in other ranks.
+ * Elements have `size` bytes. */
 Status rank_parts_collect(void *all, const void *part, int64_t count, size_t size,
                           Diag *diag);
 

@@ -1,20 +1,21 @@
-/* Shards: the gradient of a mini-batch, by lanes that have gradients of their own
+/* Shards: the gradient of a mini-batch, computed by lanes with their own gradients
  * (exec/train/gradient_pool.h).
  *
  * A mini-batch is cut into shards of whole samples, or whole groups (Batches.group). A
- * shard is run in order, one micro-batch after another, into its own gradient. Lanes only
- * choose who runs which shard, so bytes depend on the number of shards and the size of
- * micro-batches and never on the number of threads. Threads beyond the shards share the
- * work inside them (lanes_share), every shard as many. Of several ranks each runs a
- * contiguous range of the shards (exec/train/gradient_exchange.h); their number, bytes
- * and messages stay the same.
+ * shard is run in order, one micro-batch after another, into its own gradient. Lanes
+ * only decide which thread runs which shard, so bytes depend on the number of shards and
+ * the size of micro-batches, never on the number of threads. Threads beyond the number
+ * of shards share the work inside them (lanes_share), equally for every shard. With
+ * several ranks, each runs a contiguous range of the shards
+ * (exec/train/gradient_exchange.h); the number of shards, the bytes and the messages
+ * stay the same.
  *
  * A loss with Op.count_rows is the mean over the W rows of the mini-batch that count, W
  * being counted before the first run. A micro-batch of n of the N samples divides its sum
- * over rows by W n / N; as its gradient is seeded with n / N, what adds up is the sum
- * over all rows divided by W, however the mini-batch is cut. Rows that depend on integers
- * which the graph computes are not known ahead; such a loss is a mean of the
- * micro-batches' means, each sample counting 1. */
+ * over rows by W n / N; as its gradient is seeded with n / N, the total is the sum over
+ * all rows divided by W, however the mini-batch is cut. Rows that depend on integers
+ * computed by the graph are not known ahead; such a loss is a mean of the micro-batches'
+ * means, each sample counting 1. */
 #ifndef COMPRESS_EXEC_TRAIN_SHARDS_H
 #define COMPRESS_EXEC_TRAIN_SHARDS_H
 
@@ -23,23 +24,23 @@
 
 typedef struct Shards Shards;
 
-/* Threads at work in rank `rank`, which has so many, where a mini-batch has so many
- * shards; 0 = none of them is this rank's. */
+/* How many of a rank's `threads` are busy when a mini-batch has `shards` shards; 0 =
+ * none of them is this rank's. */
 int64_t shards_threads(int64_t threads, int64_t shards, int rank);
 
-/* What is differentiated over what. All is borrowed. */
+/* What is differentiated, over which samples. Everything is borrowed. */
 typedef struct ShardsOptions {
     Graph *graph;
     Node *loss;
-    Node *const *parts; /* further scalars whose means are wanted */
+    Node *const *parts; /* further scalars whose means are needed */
     int part_count;
-    const Batches *data;        /* NULL while only sizes are asked for */
+    const Batches *data;        /* NULL while only sizes are needed */
     int64_t sizes[DIM_SYMBOLS]; /* of the symbols other than N, of the longest samples */
     int64_t samples;            /* of the data set */
     int64_t batch;              /* most samples of a mini-batch */
-    int64_t shards;             /* of a mini-batch that has as many samples; 0 = chosen
-                                   from the size of a gradient alone */
-    int64_t micro_batch;        /* samples; 0 = chosen from the shape */
+    int64_t shards; /* of a mini-batch with this many samples; 0 = chosen only from the
+                       size of a gradient */
+    int64_t micro_batch; /* samples; 0 = chosen from the shape */
     int threads;
     bool bf16;          /* PlanOptions.bf16 */
     bool recompute;     /* PlanOptions.recompute */
@@ -57,7 +58,8 @@ int64_t shards_count(const Shards *shards);
 const Plan *shards_plan(const Shards *shards);
 
 /* Bytes that shards_open takes in this rank for gradients of `count` elements,
- * workspaces, and what losses over all samples keep; with `bf16`, rounded weights. */
+ * workspaces, and what losses over all samples keep; with `bf16`, also rounded
+ * weights. */
 size_t shards_bytes(const Shards *shards, int64_t count);
 
 /* Allocates workspaces and gradients; the first of shards_gradients has room for `first`
@@ -75,13 +77,13 @@ typedef struct MiniBatch {
 
 /* Collective. Runs all shards of a mini-batch, forward and backward. losses[0] receives
  * the mean of the loss, losses[1 + i] that of part i. Fails as the first sample in order
- * that cannot be fetched does; with STATUS_INTERRUPTED, and no message, when a watch says
- * so. */
+ * that cannot be fetched does; with STATUS_INTERRUPTED, without a message, when a watch
+ * says so. */
 Status shards_run(Shards *shards, const MiniBatch *batch, double *losses, Diag *diag);
 
 /* The gradients of the mean loss that are still to be added, by weights as in
  * params_gradient_count: *count of them, those of the shards (NULL = has been added to
- * another one), or, of several ranks, the one sum, of which each has its part
+ * another one), or, with several ranks, the single sum, of which each rank has its part
  * (exec/train/rank_parts.h). */
 float *const *shards_gradients(Shards *shards, int64_t *count);
 

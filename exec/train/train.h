@@ -1,11 +1,11 @@
 /* Train: epochs and steps over a data set.
  *
  * Determinism: the gradient of a mini-batch is that of exec/train/shards.h, its shards
- * added by one tree (exec/train/gradient_tree.h), so the bytes depend on seed, shards and
- * micro_batch and never on the number of threads.
+ * added by one tree (exec/train/gradient_tree.h), so the bytes depend on seed, shards
+ * and micro_batch, never on the number of threads.
  *
- * Losses are means over the samples of a mini-batch, or over those of its rows that count
- * (Op.count_rows: labels of tokens, say), however it is cut. */
+ * Losses are means over the samples of a mini-batch, or over those of its rows that
+ * count (Op.count_rows, for example labels of tokens), however it is cut. */
 #ifndef COMPRESS_EXEC_TRAIN_TRAIN_H
 #define COMPRESS_EXEC_TRAIN_TRAIN_H
 
@@ -19,20 +19,19 @@ typedef struct TrainRow {
     double loss, prior;
     const double *parts;  /* by part of the loss */
     double gradient_norm; /* before clipping */
-    double
-        learning_rate; /* of the last step, of storages without a factor of their own */
-    bool measured;     /* the row ends with a measurement on a development set */
-    double value;      /* what it found */
+    double learning_rate; /* of the last step, for storages without their own factor */
+    bool measured;        /* the row ends with a measurement on a development set */
+    double value;         /* what it found */
 } TrainRow;
 
-/* What came of a training run. */
+/* The outcome of a training run. */
 typedef struct TrainReport {
     int64_t steps;                /* that were done... */
-    int64_t total;                /* ...of so many: fewer where patience ended it */
+    int64_t total;                /* ...out of this many: fewer if patience ended it */
     int64_t shards;               /* of a full mini-batch: see TrainNeeds */
     double first_loss, last_loss; /* means over the first and the last epoch (or tenth);
-                                     where training ended early, last_loss and part_loss
-                                     are over the steps between the last two measurements
+                                   * if training ended early, last_loss and part_loss are
+                                   * over the steps between the last two measurements
                                    */
     TrainRow *rows;               /* the curve; arena */
     int row_count;
@@ -43,7 +42,7 @@ typedef struct TrainReport {
     int64_t best_step; /* of the best measurement; 0 = none was finite */
     double best_value;
 
-    /* Objectives with a prior: what it adds, over the same steps; for map without the
+    /* Objectives with a prior: what it adds, over the same steps; for map, without the
      * constant of its density. Zeros for the likelihood. */
     double first_prior, last_prior;
     int prior_storages;   /* trained under a prior */
@@ -58,10 +57,10 @@ typedef struct TrainReport {
  * weight decay, and are trained even where the loss does not depend on them; variational
  * inference leaves the means as weights and q as the storages' Gaussians.
  * A non-finite loss stops with STATUS_MODEL naming step and part.
- * With options->measure the weights are measured every dev_every steps and after the last
- * one, and chosen and training ended as `keep` and `patience` say.
- * With options->keeper the run goes on from the state that an earlier one left, and
- * leaves its own: see exec/train/train_state.h. A state that does not fit is refused with
+ * With options->measure, the weights are measured every dev_every steps and after the
+ * last one; `keep` decides which are chosen and `patience` when training ends. With
+ * options->keeper, the run continues from the state that an earlier one left, and leaves
+ * its own: see exec/train/train_state.h. A state that does not fit is refused with
  * STATUS_MODEL, the weights unchanged. */
 Status train(Graph *graph, Node *loss, Node *const *parts, int part_count,
              const Batches *data, const TrainOptions *options, uint64_t seed, int threads,
@@ -77,17 +76,17 @@ typedef struct TrainWork {
 
 /* What training takes. */
 typedef struct TrainNeeds {
-    size_t bytes;   /* beside the model's weights: workspaces of all shards that run at
-                       once, gradients, optimiser state, averaged weights, priors */
+    size_t bytes; /* in addition to the model's weights: workspaces of all shards that run
+                     at once, gradients, optimiser state, averaged weights, priors */
     int64_t shards; /* of a full mini-batch: see shards_threads */
     TrainWork step;
 } TrainNeeds;
 
-/* Fails with STATUS_RECIPE where a mini-batch, or a part of one, would cut a group of
+/* Fails with STATUS_RECIPE if a mini-batch, or a part of one, would cut a group of
  * samples that belong together (batches_group). */
 Status train_check_groups(const Batches *data, const TrainOptions *options, Diag *diag);
 
-/* Fails with STATUS_MODEL where the objective needs a prior and there is none. */
+/* Fails with STATUS_MODEL if the objective needs a prior and there is none. */
 Status train_plan(Graph *graph, Node *loss, const TrainOptions *options, int threads,
                   TrainNeeds *needs, Diag *diag);
 

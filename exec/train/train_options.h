@@ -1,5 +1,5 @@
-/* Options of training: what they are, which storages they leave alone, the learning rate
- * over a run. */
+/* Options of training: what they are, which storages they do not train, the learning
+ * rate over a run. */
 #ifndef COMPRESS_EXEC_TRAIN_TRAIN_OPTIONS_H
 #define COMPRESS_EXEC_TRAIN_TRAIN_OPTIONS_H
 
@@ -24,16 +24,16 @@ typedef struct TrainHook {
     void *self;
     Status (*step)(void *self, int64_t step, int64_t total, Diag *diag);
     /* Put what the hook knows after a step into a state (views are fine: it is kept
-     * before the next step), and take it back, after `step` steps of `total`. Both NULL:
+     * before the next step), and take it back, after `step` of `total` steps. Both NULL:
      * the hook remembers nothing. */
     void (*save)(const void *self, TrainState *state);
     Status (*load)(void *self, TrainState *state, int64_t step, int64_t total,
                    Diag *diag);
 } TrainHook;
 
-/* What the weights are worth on a development set, where options name one: the number,
- * which may be not finite. The trained graph's storages hold the weights that would go
- * out if training ended there (means, averages). */
+/* Measures the weights on a development set, if options name one: the result, which may
+ * be non-finite. The trained graph's storages hold the weights that would be delivered
+ * if training ended there (means, averages). */
 typedef struct TrainMeasure {
     void *self;
     bool less; /* less is better */
@@ -73,7 +73,7 @@ typedef struct TrainOptions {
     double weight_decay;  /* decoupled; matrices and convolutions only, see no_decay */
     StringList no_decay;  /* further storages without decay: patterns, see name_matches */
     StringList freeze;    /* patterns of storages that are not trained */
-    StringList only;      /* patterns of those that are, when there are any */
+    StringList only;      /* patterns of those that are, if any */
     StringList lr_groups; /* "pattern=factor": learning-rate factor by storage */
     double warmup;        /* share of the steps with a linearly rising rate */
     int schedule;         /* index into SCHEDULE_NAMES; after the warm-up, down to */
@@ -82,16 +82,16 @@ typedef struct TrainOptions {
     double ema;           /* decay of the averaged weights, at step t (from 1) at most
                              (1 + t) / (10 + t); 0 = none; they replace the trained ones
                              at the end */
-    double dropout;       /* rate of every dropout of the trained model, of passes that
-                             build an objective; -1 = the model's rates */
-    int fake_quant;       /* index into FAKE_QUANT_NAMES: what the linear layers' weights
-                             and inputs are rounded to in every product, of passes that
-                             build an objective */
-    int64_t low_rank;     /* rank of the updates that are trained in place of matrices,
-                             of passes that build an objective; 0 = matrices are trained
-                             (passes/training/low_rank.h) */
-    double low_rank_alpha;     /* updates count alpha / rank; 0 = 1 */
-    StringList low_rank_whole; /* patterns of storages that are trained whole beside */
+    double dropout; /* rate of every dropout of the trained model, in passes that build an
+                       objective; -1 = the model's rates */
+    int fake_quant; /* index into FAKE_QUANT_NAMES: what the linear layers' weights and
+                       inputs are rounded to in every product, in passes that build an
+                       objective */
+    int64_t low_rank;      /* rank of the updates that are trained instead of matrices, in
+                              passes that build an objective; 0 = matrices are trained
+                              (passes/training/low_rank.h) */
+    double low_rank_alpha; /* updates are scaled by alpha / rank; 0 = 1 */
+    StringList low_rank_whole; /* patterns of storages that are also trained whole */
     bool augment;              /* let the data set augment samples */
     int64_t seed;              /* added to the recipe's seed */
     int64_t log_every;         /* steps between rows of the curve in the record; 0 = by
@@ -105,17 +105,17 @@ typedef struct TrainOptions {
     const char *dev;           /* development set; see DEV_FIELDS */
     int64_t dev_every;         /* steps between measurements; 0 = one per epoch */
     int dev_metric;            /* index into METRIC_NAMES (passes/evaluate/metric.h) */
-    int keep;                  /* index into KEEP_NAMES: which weights go out */
-    int64_t patience; /* training ends after so many measurements in a row without a
+    int keep;                  /* index into KEEP_NAMES: which weights are delivered */
+    int64_t patience; /* training ends after this many measurements in a row without a
                          better one; 0 = never */
 
-    /* Set by passes, no options of recipes. */
+    /* Set by passes, not options of recipes. */
     const TrainMeasure *measure;   /* on the development set; NULL = there is none */
     const TrainHook *hook;         /* NULL = none */
     const char *const *part_names; /* what messages call the parts of the loss */
     const TrainKeeper *keeper;     /* keeps the state; NULL = nobody */
-    int serial;                    /* which training of its step this is, from 0 */
-    bool more;                     /* the step goes on with another one */
+    int serial;                    /* number of this training within its step, from 0 */
+    bool more;                     /* the step continues with another one */
 } TrainOptions;
 
 /* Defaults, as an initialiser for pass option structs and as an object. */
@@ -176,13 +176,14 @@ extern const TrainOptions train_defaults;
               "steps between rows of the curve; 0 = an epoch, or less of it where that " \
               "were fewer than 20 rows")
 
-/* For passes that train a model as it will be used, beside TRAIN_FIELDS. */
+/* For passes that train a model as it will be used, in addition to TRAIN_FIELDS. */
 #define TRAIN_PRECISION_FIELD                                                            \
     F_CHOICE(TrainOptions, precision, TRAIN_PRECISION_NAMES,                             \
              "what products of linears multiply, forward and backward: floats, or "      \
              "numbers rounded to bfloat16, with sums and weights in float")
 
-/* For passes whose training may take more time and less memory, beside TRAIN_FIELDS. */
+/* For passes whose training may take more time and less memory, in addition to
+ * TRAIN_FIELDS. */
 #define TRAIN_MEMORY_FIELDS                                                              \
     F_CHOICE(TrainOptions, recompute, RECOMPUTE_NAMES,                                   \
              "layers: keep what crosses layers alone, and compute what is in a layer "   \
@@ -191,7 +192,7 @@ extern const TrainOptions train_defaults;
                  "what the optimiser keeps its moments in; bf16: half of their memory, " \
                  "rounded at random, other bytes")
 
-/* For passes that build an objective, beside TRAIN_FIELDS. */
+/* For passes that build an objective, in addition to TRAIN_FIELDS. */
 #define LOW_RANK_FIELDS                                                                  \
     F_INT(TrainOptions, low_rank, 0, 65536,                                              \
           "train updates of this rank of the matrices that only names (else of "         \
@@ -202,7 +203,7 @@ extern const TrainOptions train_defaults;
             TrainOptions, low_rank_whole,                                                \
             "low_rank: weights that are trained whole beside: names, * is any text")
 
-/* For passes whose loss is a likelihood, beside TRAIN_FIELDS. */
+/* For passes whose loss is a likelihood, in addition to TRAIN_FIELDS. */
 #define PRIOR_FIELDS                                                                     \
     F_CHOICE(TrainOptions, objective, OBJECTIVE_NAMES,                                   \
              "the loss alone, with the prior's density (maximum a posteriori), or with " \
@@ -219,8 +220,8 @@ extern const TrainOptions train_defaults;
             "the model keeps the Gaussians of its weights, as a prior of later steps; "  \
             "false: none is left behind this step, and files are smaller")
 
-/* For passes that measure on a development set, beside TRAIN_FIELDS; `metrics` are the
- * names of metrics. */
+/* For passes that measure on a development set, in addition to TRAIN_FIELDS; `metrics`
+ * are the names of metrics. */
 #define DEV_FIELDS(metrics)                                                              \
     F_STRING(TrainOptions, dev,                                                          \
              "data set on which the model is measured while it is trained",              \
@@ -238,7 +239,7 @@ extern const TrainOptions train_defaults;
               "never")
 
 /* Whether the options keep storage `name` from being trained: `freeze` names it, or
- * `only` names others alone. */
+ * `only` names only others. */
 bool train_freezes(const TrainOptions *options, const char *name);
 
 /* Freezes storages as the options say; `was`, with room for graph->storage_count,
@@ -252,12 +253,12 @@ void train_unfreeze(Graph *graph, const bool *was);
 double schedule_factor(const TrainOptions *options, int64_t step, int64_t total);
 
 /* Whether a storage's name matches a pattern: equal, with * for any text ("head.*",
- * "*.feature_map.*"). Not by fnmatch, to which ?, [ and \ mean something too, and which
- * takes exponential time for patterns of many stars. */
+ * "*.feature_map.*"). Does not use fnmatch, which also interprets ?, [ and \ and takes
+ * exponential time for patterns with many stars. */
 bool name_matches(const char *pattern, const char *name);
 bool name_matches_any(const StringList *patterns, const char *name);
 
-/* Product of the factors of the `lr_groups` that hold `name`. */
+/* Product of the factors of the `lr_groups` that match `name`. */
 double train_group_factor(const TrainOptions *options, const char *name);
 
 /* Checks what fields cannot: STATUS_RECIPE for a malformed entry of lr_groups, and

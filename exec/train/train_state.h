@@ -1,22 +1,22 @@
-/* Training state: what a training run leaves so that another process can go on with it,
- * and whoever keeps it.
+/* Training state: what a training run leaves so that another process can continue it,
+ * and the keeper that stores it.
  *
- * A run that is stopped after step k and goes on from its state ends in the bytes of one
- * that was never stopped: weights, report and curve. The state holds
+ * A run that is stopped after step k and continues from its state ends with the same
+ * bytes as one that was never stopped: weights, report and curve. The state holds
  *
  *     weights that are trained (in variational inference the means), the optimiser's
  *     moments, averaged weights, log variances; the best weights on a development set and
- *     what is known of its measurements; sums and curve of the report; what a hook of the
+ * what is known about its measurements; sums and curve of the report; what a hook of the
  *     pass gathers (TrainHook); the step.
  *
- * The position in the data and the state of all random numbers follow from seed and step:
- * an epoch's order, a step's draws and augmentation are counted (ir/random.h), never
- * consumed. Priors are those of the model before the step, which the new process has.
- * A teacher's remembered answers are asked for again. What the run was (seed, options,
- * data) is not in the state: whoever keeps it finds it again for the same run alone.
+ * The position in the data and the state of all random numbers follow from seed and
+ * step: an epoch's order, a step's draws and augmentation are counted (ir/random.h),
+ * never consumed. Priors are those of the model before the step, which the new process
+ * has. A teacher's remembered answers are computed again. The identity of the run (seed,
+ * options, data) is not in the state: the keeper returns it only for the same run.
  *
- * A state that is read comes from a file, which may hold anything: training looks at
- * every name, dtype, shape and number before it takes the first one over. */
+ * A state that is read comes from a file, which may hold anything: training checks every
+ * name, dtype, shape and number before it takes over the first one. */
 #ifndef COMPRESS_EXEC_TRAIN_TRAIN_STATE_H
 #define COMPRESS_EXEC_TRAIN_TRAIN_STATE_H
 
@@ -49,49 +49,49 @@ void train_state_destroy(TrainState *state);
 void train_state_add(TrainState *state, const char *prefix, const char *name,
                      Tensor tensor);
 
-/* Adds a view of numbers that outlive the state. The shape must pass shape_size. */
+/* Adds a view of numbers that must outlive the state. The shape must pass shape_size. */
 void train_state_view(TrainState *state, const char *prefix, const char *name,
                       DType dtype, int rank, const int64_t *dim, const void *data);
 
-/* The tensor called prefix + name: it has this dtype and shape, data behind all of it,
- * and is finite. Fails with STATUS_MODEL where it is missing or another one. Borrowed. */
+/* The tensor called prefix + name: it has this dtype and shape, complete data, and is
+ * finite. Fails with STATUS_MODEL if it is missing or different. Borrowed. */
 Status train_state_find(const Tensor **out, TrainState *state, const char *prefix,
                         const char *name, DType dtype, int rank, const int64_t *dim,
                         Diag *diag);
 
 /* A whole number of `numbers` from least to most; a finite real one. Fail with
- * STATUS_MODEL where it is missing or another one. */
+ * STATUS_MODEL if it is missing or different. */
 Status train_state_int(int64_t *out, const TrainState *state, const char *name,
                        int64_t least, int64_t most, Diag *diag);
 Status train_state_real(double *out, const TrainState *state, const char *name,
                         Diag *diag);
 
-/* Fails with STATUS_MODEL where a tensor has not been found: it belongs to another run.
+/* Fails with STATUS_MODEL if a tensor has not been looked up: it belongs to another run.
  */
 Status train_state_all_found(const TrainState *state, Diag *diag);
 
-/* A place where a training run leaves its state and finds it again; whoever runs a recipe
- * sets it, it is no option of recipes. Members may be NULL.
+/* A place where a training run leaves its state and finds it again; set by the code that
+ * runs a recipe, not an option of recipes. Members may be NULL.
  *
- * A step has several training runs where its pass trains several models; they are
- * numbered from 0 as numbers.serial, and their states are kept side by side until the
- * step is done. The state of such a run is also saved when it ends, so that it is not
- * run again: a state whose step is the total is that of a run that has come to its end.
+ * A step has several training runs if its pass trains several models; they are numbered
+ * from 0 as numbers.serial, and their states are all kept until the step is done. The
+ * state of such a run is also saved when it ends, so that it is not run again: a state
+ * whose step equals the total is that of a finished run.
  *
- * All of several ranks (exec/run/ranks.h) have one with the same functions: `due` and
- * `save` are called in rank 0, which has the whole state then; `load` is collective, and
- * gives every rank the state, whatever number of ranks has left it. */
+ * With several ranks (exec/run/ranks.h), all have one with the same functions: `due` and
+ * `save` are called in rank 0, which then has the whole state; `load` is collective, and
+ * gives every rank the state, whatever the number of ranks that left it. */
 typedef struct TrainKeeper {
     void *self;
-    /* Whether the state is to be kept now, after `done` of `total` steps. */
+    /* Whether to keep the state now, after `done` of `total` steps. */
     bool (*due)(void *self, int64_t done, int64_t total);
-    /* Takes the state, in place of an older one of the same serial. Its tensors are views
-     * that are valid during the call. A failure ends the training. Called when it is due,
-     * and whatever `due` says when training is interrupted, or ends and its step goes on
-     * with the next serial. */
+    /* Takes the state, replacing an older one of the same serial. Its tensors are views
+     * that are valid during the call. A failure ends the training. Called when it is
+     * due, and, whatever `due` says, when training is interrupted, or ends and its step
+     * continues with the next serial. */
     Status (*save)(void *self, const TrainState *state, Diag *diag);
-    /* Gives the state that an earlier run of the same step left, to be destroyed by the
-     * caller; NULL when there is none. */
+    /* Returns the state that an earlier run of the same step left, to be destroyed by
+     * the caller; NULL when there is none. */
     Status (*load)(void *self, int serial, TrainState **state, Diag *diag);
 } TrainKeeper;
 
