@@ -19,7 +19,7 @@
  * cache. */
 #define GRADIENT_BLOCK ((int64_t)8192)
 
-/* Number of blocks in `elements` elements. */
+/* Number of blocks in `count` elements. */
 static inline int64_t gradient_blocks(int64_t count) {
     return (count + GRADIENT_BLOCK - 1) / GRADIENT_BLOCK;
 }

@@ -2,12 +2,12 @@
  *
  *     train: {format: idx, ..., augment: {flip: true, crop: 4, mixup: 0.2}}
  *
- * Everything is drawn from the key of a fetch and the sample's number alone
- * (ir/random.h), so it depends neither on threads nor on how samples are batched; the
- * second image of a mix is drawn from the whole data set for the same reason.
+ * Everything is drawn only from the key of a fetch and the sample's number
+ * (ir/random.h), so it depends neither on threads nor on how samples are batched; for
+ * the same reason, the second image of a mix is drawn from the whole data set.
  *
- * In this order, each where it is asked for: random resized crop (Szegedy et al., Going
- * deeper with convolutions, 2015), crop after padding with black, horizontal flip, random
+ * In this order, each if requested: random resized crop (Szegedy et al., Going deeper
+ * with convolutions, 2015), crop after padding with black, horizontal flip, random
  * erasing (Zhong et al., 2020); then, with another image changed in the same way, mixup
  * (Zhang et al., 2018) or CutMix (Yun et al., 2019). */
 #ifndef COMPRESS_IO_DATASETS_AUGMENT_H
@@ -18,7 +18,7 @@
 #include "ir/field.h"
 
 typedef struct Augment {
-    bool on; /* whether anything is asked for */
+    bool on; /* whether anything is requested */
     bool flip;
     int64_t crop;                         /* pixels of padding; 0 = none */
     RealList resized_crop, resized_ratio; /* least and largest; empty = none */
@@ -27,14 +27,14 @@ typedef struct Augment {
     int erase_fill;                       /* ERASE_ */
     double mixup, cutmix; /* parameter of the beta distribution; 0 = none */
     double mix;           /* probability that a sample is mixed */
-    double cutmix_share;  /* of mixed samples, where both are given */
+    double cutmix_share;  /* of mixed samples, if both are given */
 } Augment;
 
-/* Binds the map of a recipe's `augment:`; NULL or null: nothing is asked for. Fails with
+/* Binds the map of a recipe's `augment:`; NULL or null: nothing is requested. Fails with
  * STATUS_RECIPE at the place. */
 Status augment_bind(Augment *out, const Tree *spec, Arena *arena, Diag *diag);
 
-/* Whether samples are mixed of two. */
+/* Whether pairs of samples are mixed. */
 bool augment_mixes(const Augment *augment);
 
 /* A part of an image, in pixels. */
@@ -48,8 +48,8 @@ typedef struct AugmentSource {
     int64_t channels, rows, cols;
     const float *black; /* by channel: what a black pixel is; NULL = 0 */
 
-    /* Rows and columns of a sample as it was before it got the size above. NULL: all have
-     * that size, and `read` is not asked for boxes. */
+    /* Rows and columns of a sample before it was resized to the size above. NULL: all
+     * have that size, and `read` gets no boxes. */
     Status (*size)(const void *self, int64_t sample, Box *out, Diag *diag);
 
     /* A sample, or its part `box` resized, into dst. `key` is that of the fetch. */
@@ -60,8 +60,8 @@ typedef struct AugmentSource {
 /* How a sample is mixed. */
 typedef struct Mix {
     int64_t other; /* the sample it is mixed with */
-    double share;  /* of the other in the target; 0 = not mixed */
-    bool cut;      /* the box is the other's, else all pixels are a weighted mean */
+    double share;  /* share of the other in the target; 0 = not mixed */
+    bool cut;      /* the box is from the other, else all pixels are a weighted mean */
     Box box;
 } Mix;
 
@@ -70,7 +70,7 @@ typedef struct Mix {
 Mix augment_mix(const Augment *augment, uint64_t key, int64_t sample, int64_t count,
                 int64_t rows, int64_t cols);
 
-/* Columns of images: room for them, in the order in which augment_fetch fills them. */
+/* Most columns of images, in the order in which augment_fetch fills them. */
 enum { IMAGE_COLUMNS = 4 };
 
 /* Fills columns[0..IMAGE_COLUMNS): `input` f32[channels, rows, cols], labels when there

@@ -19,8 +19,8 @@ typedef struct DataFormat {
     const char
         *paths; /* names of the fields that are paths, one or a list, joined by '|' */
     const char
-        *tolerances; /* names of fields that say what ends a run, and change nothing
-                        of what it read before, joined by '|'; NULL = none */
+        *tolerances; /* names of fields that only decide what ends a run, and do not
+                        change what it reads before, joined by '|'; NULL = none */
     size_t options_size;
     const void *defaults;
     /* Checks bound options against each other and binds maps in them; NULL = nothing to
@@ -43,12 +43,12 @@ bool dataset_is_tolerance(const DataFormat *format, const char *name);
 Status dataset_bind(const DataFormat **format, void **options, Arena *arena,
                     const Tree *spec, const char *folder, Diag *diag);
 
-/* Opens a bound data set. Files are read at once and checked: sizes, counts, labels.
+/* Opens a bound data set. Files are read immediately and checked: sizes, counts, labels.
  * Fails with STATUS_IO, STATUS_FORMAT. */
 Status dataset_open(Batches **out, const DataFormat *format, const void *options, Loc at,
                     Diag *diag);
 
-/* For formats: the samples that `offset` and `limit` (0 = all) select out of `total`.
+/* For formats: the samples that `offset` and `limit` (0 = all) select from `total`.
  * Fails with STATUS_RECIPE when the file `path` has fewer. */
 Status dataset_slice(int64_t *count, int64_t total, int64_t offset, int64_t limit,
                      const char *path, Loc at, Diag *diag);
@@ -56,7 +56,8 @@ Status dataset_slice(int64_t *count, int64_t total, int64_t offset, int64_t limi
 /* For formats: fails with STATUS_INTERNAL when there is no such sample. */
 Status dataset_check_sample(const Batches *data, int64_t sample, Diag *diag);
 
-/* For formats with lengths: the same, and when the sample has more tokens than that. */
+/* For formats with lengths: the same, and also when the sample has more tokens than
+ * that. */
 Status dataset_check_tokens(const Batches *data, int64_t sample, int64_t tokens,
                             Diag *diag);
 

@@ -5,9 +5,9 @@
  * sums are wrong is refused.
  *
  * What is read: PNG of every colour type and depth (16 bits are scaled to 8, palettes
- * looked up, transparency laid over the background), JPEG in grey, YCbCr, RGB, CMYK and
- * YCCK (CMYK as r = c k / 255 with inks inverted as Adobe writes them). Colour profiles,
- * gamma and EXIF orientation are ignored, as torchvision does. */
+ * looked up, transparency composited over the background), JPEG in grey, YCbCr, RGB,
+ * CMYK and YCCK (CMYK as r = c k / 255 with inks inverted as Adobe writes them). Colour
+ * profiles, gamma and EXIF orientation are ignored, as torchvision does. */
 #ifndef COMPRESS_IO_DATASETS_IMAGE_H
 #define COMPRESS_IO_DATASETS_IMAGE_H
 
@@ -17,11 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Largest side of an image, and pixels of one that a folder of images may hold. */
+/* Largest side of an image, and most pixels of one in a folder of images. */
 #define IMAGE_SIDE_MAX   ((int64_t)1 << 20)
 #define IMAGE_PIXELS_MAX ((int64_t)1 << 26)
 
-/* What colours become. Grey is 0.299 r + 0.587 g + 0.114 b, rounded. */
+/* How colours are converted. Grey is 0.299 r + 0.587 g + 0.114 b, rounded. */
 #define IMAGE_COLORS "rgb|gray"
 typedef enum ImageColor {
     IMAGE_RGB,
@@ -29,7 +29,7 @@ typedef enum ImageColor {
     IMAGE_ANY /* 1 or 3 channels, as in the file; for readers that convert later */
 } ImageColor;
 
-/* What transparent pixels lie on. */
+/* The background of transparent pixels. */
 #define IMAGE_BACKGROUNDS "white|black"
 typedef enum ImageBackground { IMAGE_WHITE, IMAGE_BLACK } ImageBackground;
 
@@ -47,11 +47,11 @@ typedef struct Image {
 /* Allocates the pixels. Fails with STATUS_MEMORY. */
 Status image_create(Image *out, int64_t rows, int64_t cols, int64_t channels, Diag *diag);
 
-/* Decodes a file, whose kind is told by its first bytes. Fails with STATUS_IO, with
- * STATUS_FORMAT naming the file, with STATUS_MEMORY. */
+/* Decodes a file, whose kind is recognised by its first bytes. Fails with STATUS_IO,
+ * with STATUS_FORMAT naming the file, with STATUS_MEMORY. */
 Status image_read(Image *out, const char *path, const ImageOptions *options, Diag *diag);
 
-/* The same of bytes in memory, which messages call `name`; with `header` what
+/* The same for bytes in memory, which messages call `name`; with `header`, only what
  * image_measure reads. Fails with STATUS_FORMAT, STATUS_MEMORY. */
 Status image_decode(Image *out, const char *name, const void *data, size_t bytes,
                     const ImageOptions *options, bool header, Diag *diag);
@@ -60,7 +60,7 @@ Status image_decode(Image *out, const char *name, const void *data, size_t bytes
  * with STATUS_MEMORY. */
 Status image_convert(Image *image, int color, Diag *diag);
 
-/* Reads rows, cols and channels (IMAGE_ANY: 3) alone, from the file's header; `pixels` is
+/* Reads only rows, cols and channels (IMAGE_ANY: 3), from the file's header; `pixels` is
  * NULL. Fails as image_read does. */
 Status image_measure(Image *out, const char *path, const ImageOptions *options,
                      Diag *diag);

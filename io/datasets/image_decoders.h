@@ -1,5 +1,5 @@
-/* Decoders of images, one for each kind of file, asked by io/datasets/image.c; what they
- * check before they allocate. See io/datasets/image.h. */
+/* Decoders of images, one for each kind of file, called by io/datasets/image.c; and what
+ * they check before they allocate. See io/datasets/image.h. */
 #ifndef COMPRESS_IO_DATASETS_IMAGE_DECODERS_H
 #define COMPRESS_IO_DATASETS_IMAGE_DECODERS_H
 
@@ -14,7 +14,7 @@ typedef struct ImageFile {
     size_t bytes;
 } ImageFile;
 
-/* A decoder: into 3 channels, or 1 where the file has grey alone; with `header` only rows
+/* A decoder: into 3 channels, or 1 if the file has only grey; with `header`, only rows
  * and cols. On failure the pixels, if any, are freed. Fails with STATUS_FORMAT, naming
  * the file, or STATUS_MEMORY. */
 Status png_decode(Image *out, const ImageFile *file, const ImageOptions *options,
@@ -24,8 +24,8 @@ Status png_decode(Image *out, const ImageFile *file, const ImageOptions *options
 Status jpeg_decode(Image *out, const ImageFile *file, const ImageOptions *options,
                    bool header, Diag *diag);
 
-/* Checks the sizes that a header declares; `bytes` is what the decoded image has at
- * least, and a file holds at most `ratio` times its own size. NULL when they are fine,
+/* Checks the sizes that a header declares; `bytes` is the least size of the decoded
+ * image, and a file holds at most `ratio` times its own size. NULL when they are fine,
  * else what is wrong, in `message`. */
 const char *image_check_size(char *message, size_t length, const ImageFile *file,
                              const ImageOptions *options, int64_t rows, int64_t cols,

@@ -1,9 +1,9 @@
-/* Image set: a data set of images, whatever they are read from. Formats bring a source;
- * sizes, values, memory, augmentation and damaged images are dealt with here.
+/* Image set: a data set of images, whatever they are read from. Formats provide a
+ * source; sizes, values, memory, augmentation and damaged images are handled here.
  *
- * Images that have got their size are kept as bytes where all of them fit into `memory`
- * MiB; otherwise every fetch decodes what it needs. With random resized crops the images
- * are kept as they were. */
+ * Resized images are kept as bytes if all of them fit into `memory` MiB; otherwise every
+ * fetch decodes what it needs. With random resized crops, the original images are
+ * kept. */
 #ifndef COMPRESS_IO_DATASETS_IMAGE_SET_H
 #define COMPRESS_IO_DATASETS_IMAGE_SET_H
 
@@ -58,8 +58,8 @@ typedef struct ImageKeys {
 /* DataFormat.check of formats whose options begin with ImageKeys. */
 Status image_keys_check(void *options, Arena *arena, Loc at, Diag *diag);
 
-/* What the keys make of an image: the preprocessor's file with the keys in place of what
- * it says. Giving `resize` drops the file's crop. Fails with STATUS_RECIPE, or as
+/* How the keys prepare an image: the preprocessor's file with the keys overriding its
+ * values. Giving `resize` drops the file's crop. Fails with STATUS_RECIPE, or as
  * preprocess_read does. */
 Status image_keys_preprocess(Preprocess *out, const ImageKeys *keys, Arena *arena, Loc at,
                              Diag *diag);
@@ -80,9 +80,9 @@ typedef struct ImageSource {
     void (*close)(void *self);                  /* called once; NULL = nothing to do */
 } ImageSource;
 
-/* Opens the set; `name` is for messages. Reads what it keeps, and everything when damaged
- * images are to be skipped. The source is closed on failure, too. Fails with STATUS_IO,
- * STATUS_FORMAT, STATUS_RECIPE, STATUS_MEMORY. */
+/* Opens the set; `name` is for messages. Reads what it keeps, and everything when
+ * damaged images are to be skipped. The source is also closed on failure. Fails with
+ * STATUS_IO, STATUS_FORMAT, STATUS_RECIPE, STATUS_MEMORY. */
 Status image_set_open(Batches **out, const ImageSource *source, const ImageKeys *keys,
                       const char *name, Loc at, Diag *diag);
 

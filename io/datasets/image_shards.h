@@ -1,10 +1,10 @@
-/* Image shards: tar archives of images, indexed once and mapped; a picture is decoded
- * from its place when it is wanted.
+/* Image shards: tar archives of images, indexed once and mapped; a picture is decoded in
+ * place when it is needed.
  *
  * Labels come in one of two forms. WebDataset's: files whose names agree up to the first
- * dot are one sample, KEY.jpg (or .jpeg, .png) beside KEY.cls, which holds the number of
- * the class in digits, or its name; other parts of a sample are passed over. Without any
- * .cls: the folder in which a file lies names its class. */
+ * dot are one sample: KEY.jpg (or .jpeg, .png) with KEY.cls, which holds the number of
+ * the class in digits, or its name; other parts of a sample are ignored. Without any
+ * .cls, the folder of a file names its class. */
 #ifndef COMPRESS_IO_DATASETS_IMAGE_SHARDS_H
 #define COMPRESS_IO_DATASETS_IMAGE_SHARDS_H
 
@@ -24,15 +24,16 @@ typedef struct ImageShards {
     int archive_count;
     ShardImage *images;
     int64_t count;
-    int64_t others; /* files that are no images, where folders are the classes */
+    int64_t others; /* files that are not images, if folders are the classes */
 } ImageShards;
 
-/* Whether a file's name is that of a picture: .png, .jpg, .jpeg in any case. */
+/* Whether a file's name is that of a picture: .png, .jpg, .jpeg in upper or lower
+ * case. */
 bool image_is_named(const char *name);
 
-/* Indexes archives, in the order of their paths. `classes` are names that the user gave;
- * where it is empty and folders are the classes, it becomes their names, sorted. Names
- * live in the arena. Fails with STATUS_IO, STATUS_FORMAT; what was opened is closed. */
+/* Indexes archives, in the order of their paths. `classes` are names given by the user;
+ * if it is empty and folders are the classes, it becomes their names, sorted. Names live
+ * in the arena. Fails with STATUS_IO, STATUS_FORMAT, after closing what was opened. */
 Status image_shards_open(ImageShards *out, Arena *arena, const StringList *paths,
                          StringList *classes, Diag *diag);
 

@@ -1,4 +1,4 @@
-/* Resample: images of another size, as Pillow and torchvision make them.
+/* Resample: resizing images as Pillow and torchvision do.
  *
  * A pixel of the result is the mean of the pixels under a filter around its place. When
  * an image shrinks, the filter is stretched by the same factor (antialiasing). Bilinear:
@@ -13,9 +13,9 @@
 #define RESAMPLE_NAMES "bilinear|bicubic"
 typedef enum ResampleKind { RESAMPLE_BILINEAR, RESAMPLE_BICUBIC } ResampleKind;
 
-/* Makes `out` from `image` with so many rows and columns, at least 1 each. Weights are
- * rounded to 22 bits, and values to bytes after the rows and after the columns, so the
- * bytes are Pillow's. Fails with STATUS_MEMORY. */
+/* Makes `out` from `image` with `rows` rows and `cols` columns, at least 1 each. Weights
+ * are rounded to 22 bits, and values to bytes after the rows and after the columns, so
+ * the bytes equal Pillow's. Fails with STATUS_MEMORY. */
 Status resample_image(Image *out, const Image *image, int64_t rows, int64_t cols,
                       ResampleKind kind, Diag *diag);
 

@@ -1,4 +1,4 @@
-/* Tagged words: sentences whose words are cut and have a label each, from CoNLL columns
+/* Tagged words: sentences already cut into words with one label each, from CoNLL columns
  * or JSON Lines. */
 #ifndef COMPRESS_IO_DATASETS_TAGGED_WORDS_H
 #define COMPRESS_IO_DATASETS_TAGGED_WORDS_H
@@ -10,9 +10,10 @@
 #include <stdint.h>
 
 /* by_name: .jsonl, .ndjson and .json are JSON Lines, the rest is CoNLL.
- * conll: a word a line, columns parted by spaces or tabs; an empty line ends a sentence,
- *   and so does a line whose first column is -DOCSTART-, which is left out.
- * jsonl: an object a line, with a list of words and one of labels, as many. */
+ * conll: one word per line, columns separated by spaces or tabs; an empty line ends a
+ * sentence, and so does a line whose first column is -DOCSTART-, which is left out.
+ * jsonl: one object per line, with a list of words and a list of labels of the same
+ * length. */
 #define TAGGED_NAMES "by_name|conll|jsonl"
 typedef enum TaggedFormat { TAGGED_BY_NAME, TAGGED_CONLL, TAGGED_JSONL } TaggedFormat;
 
@@ -23,12 +24,12 @@ typedef struct TaggedColumns {
     const char *tag;  /* NULL: the last, "ner_tags"; "": none is read */
 } TaggedColumns;
 
-/* Start with zeros; free with tagged_words_free. Words and labels are texts that end with
- * 0, one after the other. */
+/* Start with zeros; free with tagged_words_free. Words and labels are zero-terminated
+ * texts, one after another. */
 typedef struct TaggedWords {
     const char *path; /* borrowed */
     Text text;
-    size_t *word, *tag; /* [words]: offsets in `text`; of no tag: that of "" */
+    size_t *word, *tag; /* [words]: offsets in `text`; without a tag: that of "" */
     int64_t *first;     /* [sentences + 1]: words of a sentence are first[i] up to */
     int *line;          /* [sentences]: where each begins */
     int64_t words, sentences;
@@ -37,9 +38,9 @@ typedef struct TaggedWords {
 } TaggedWords;
 
 /* Reads a file of at most 4 GiB of UTF-8. Sentences without words are left out. Fails
- * with STATUS_IO; STATUS_RECIPE, at `at`, for a column that is no number; with
- * STATUS_FORMAT at the line that lacks a column, whose lists are not equally long or hold
- * something else than texts (labels: texts or integers), and where there are no words. */
+ * with STATUS_IO; STATUS_RECIPE, at `at`, for a column that is not a number; with
+ * STATUS_FORMAT at the line that lacks a column, whose lists have different lengths or
+ * hold anything but texts (labels: texts or integers), and if there are no words. */
 Status tagged_words_read(TaggedWords *out, const char *path, const TaggedColumns *columns,
                          Loc at, Diag *diag);
 

@@ -2,9 +2,9 @@
  *
  * What is read: POSIX ustar and pax (path, size), GNU's long names and large sizes, and
  * the older form without any of them. Headers are hostile until checked: their sums,
- * numbers, lengths of names and that every file lies inside the archive. Sparse files are
- * refused, as are compressed archives, in which nothing can be found in place. An archive
- * that does not end in zeros is taken for one that was cut off.
+ * numbers, lengths of names and that every file lies inside the archive. Sparse files
+ * are refused, as are compressed archives, in which nothing can be read in place. An
+ * archive that does not end in zeros is considered truncated.
  *
  * IEEE Std 1003.1-2017, pax, "pax Interchange Format" and "ustar Interchange Format";
  * GNU tar's manual, "Basic Tar Format". */
@@ -25,9 +25,9 @@ typedef Status TarVisit(void *self, const TarFile *file, Diag *diag);
 bool tar_is_named(const char *name);
 bool tar_is_packed(const char *name);
 
-/* Visits the regular files of a mapped archive in their order; folders, links and devices
- * are passed over. Gives pages back as it goes on. `path` is for messages. Stops at the
- * first visit that fails. Fails with STATUS_FORMAT, naming the place of a damaged header.
+/* Visits the regular files of a mapped archive in order; folders, links and devices are
+ * skipped. Gives pages back as it goes. `path` is for messages. Stops at the first visit
+ * that fails. Fails with STATUS_FORMAT, naming the place of a damaged header.
  */
 Status tar_visit(const Buf *archive, const char *path, TarVisit *visit, void *self,
                  Diag *diag);

@@ -1,4 +1,4 @@
-/* Text samples: rows of a table as tokens and labels, what the data format `text` keeps.
+/* Text samples: rows of a table as tokens and labels, as kept by the data format `text`.
  */
 #ifndef COMPRESS_IO_DATASETS_TEXT_SAMPLES_H
 #define COMPRESS_IO_DATASETS_TEXT_SAMPLES_H
@@ -21,7 +21,7 @@ typedef struct TextSamples {
     uint32_t *tokens; /* [start[count]]: see text_token_id, text_token_type */
     int64_t *start;   /* [count + 1]: where each sample begins */
     int64_t longest;  /* most tokens of a sample */
-    int64_t cut;      /* samples of which `max_length` left tokens out */
+    int64_t cut;      /* samples from which `max_length` cut tokens */
     int64_t capacity;
 } TextSamples;
 
@@ -50,14 +50,14 @@ Status text_samples_encode(TextSamples *out, const Tokenizer *tokenizer,
                            const TextRows *rows, int first, int second, size_t max_length,
                            Diag *diag);
 
-/* The same with the text in each of `count` columns as a sample of its own: those of a
- * row one after another. */
+/* The same with the text in each of `count` columns as a separate sample: those of a row
+ * one after another. */
 Status text_samples_encode_apart(TextSamples *out, const Tokenizer *tokenizer,
                                  const TextRows *rows, const int *columns, int count,
                                  size_t max_length, Diag *diag);
 
-/* Appends one sample of tokens behind those before. Fails with STATUS_FORMAT, without a
- * place (diag_place), where there are none. */
+/* Appends one sample of tokens after the earlier ones. Fails with STATUS_FORMAT, without
+ * a place (diag_place), if there are no tokens. */
 Status text_samples_add(TextSamples *out, int64_t sample, const Encoding *encoding,
                         Diag *diag);
 
@@ -71,21 +71,21 @@ void text_samples_warn_unknown(const TextSamples *samples, int64_t count,
                                const Tokenizer *tokenizer, const char *path,
                                const char *name, Loc at, Diag *diag);
 
-/* Writes a sample as rows of `tokens` places each, `pad` behind its end, where mask and
- * types are 0. */
+/* Writes a sample as rows of `tokens` places each, with `pad` after its end, where mask
+ * and types are 0. */
 void text_samples_write(const TextSamples *samples, int64_t sample, int64_t tokens,
                         int32_t pad, int32_t *ids, int32_t *mask, int32_t *types);
 
-/* A tokenizer without a padding token (`pad` -1) has no number that may stand behind a
- * shorter sample: what the model made of any other one would depend on its neighbours.
- * Fails with STATUS_RECIPE unless all of `count` samples are equally long. */
+/* A tokenizer without a padding token (`pad` -1) has no token to pad a shorter sample
+ * with: any other token would make the model's result depend on the neighbouring
+ * samples. Fails with STATUS_RECIPE unless all of `count` samples are equally long. */
 Status text_samples_check_padding(const TextSamples *samples, int64_t count, int32_t pad,
                                   const char *tokenizer, Loc at, Diag *diag);
 
 /* Frees the memory and empties the samples. */
 void text_samples_free(TextSamples *samples);
 
-/* An integer label, -1 when the text is none. */
+/* An integer label, -1 when the text is not one. */
 int64_t text_label_parse(const char *text);
 
 /* Reads a column of labels into labels[rows->count]: the place in `names`, or, when that

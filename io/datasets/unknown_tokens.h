@@ -1,6 +1,6 @@
-/* Unknown tokens: how many tokens of a data set are the one that its tokenizer has for
- * what it does not know. Many of them mean that the tokenizer is of other texts: of
- * another language, alphabet or case. */
+/* Unknown tokens: how many tokens of a data set are its tokenizer's unknown token. Many
+ * of them mean that the tokenizer was made for other texts: another language, alphabet
+ * or case. */
 #ifndef COMPRESS_IO_DATASETS_UNKNOWN_TOKENS_H
 #define COMPRESS_IO_DATASETS_UNKNOWN_TOKENS_H
 
@@ -12,12 +12,12 @@ typedef struct UnknownTokens {
     int64_t tokens, unknown;
 } UnknownTokens;
 
-/* Starts to count. A token that is unknown and something else as well (GPT-2's
- * <|endoftext|>) is none: such tokenizers know every byte. The tokenizer must stay until
- * the warning. */
+/* Starts to count. An unknown token that also has another meaning (GPT-2's
+ * <|endoftext|>) does not count: such tokenizers know every byte. The tokenizer must
+ * exist until the warning. */
 void unknown_tokens_start(UnknownTokens *self, const Tokenizer *tokenizer);
 
-/* Counts a token; special ones around a text are not of it. */
+/* Counts a token; special tokens around a text are not counted. */
 static inline void unknown_tokens_see(UnknownTokens *self, int32_t id) {
     const SpecialIds *not_text = &self->specials;
     self->unknown += id == not_text->unk;
@@ -26,8 +26,8 @@ static inline void unknown_tokens_see(UnknownTokens *self, int32_t id) {
 }
 
 /* Warns at `tokenizer` of a data set when more than a fifth of the tokens are unknown.
- * `whose` they are: the data set's name, "... of sources"; `path`: the tokenizer's,
- * NULL = not known. */
+ * `whose` tokens they are: the data set's name, "... of sources"; `path`: the
+ * tokenizer's, NULL = not known. */
 void unknown_tokens_warn(const UnknownTokens *self, const char *whose, const char *path,
                          Loc at, Diag *diag);
 
