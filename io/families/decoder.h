@@ -1,11 +1,10 @@
 /* Decoders: what GPT-2, Llama and the LSTM language model have in common. Private to the
  * families.
  *
- * Embeddings, layers that let a token see itself and those before it only, a norm where
+ * Embeddings, layers in which a token sees only itself and those before it, a norm if
  * the family has one, and a prediction of the next token at every token. The only input
- * is input_ids i32[N, T]: what stands behind a token does not change its outputs, so
- * samples that are filled up at the end need no mask, only labels that leave the filling
- * out. */
+ * is input_ids i32[N, T]: later tokens do not change a token's outputs, so samples
+ * padded at the end need no mask, only labels that leave the padding out. */
 #ifndef COMPRESS_IO_FAMILIES_DECODER_H
 #define COMPRESS_IO_FAMILIES_DECODER_H
 
@@ -29,7 +28,7 @@ void decoder_predict(Builder *b, Node *x, Node *tied, int64_t vocabulary, double
  * tied. */
 bool decoder_spare(const char *tensor);
 
-/* Beginnings of heads' storages: that matrix. */
+/* Beginnings of the names of heads' storages: that matrix. */
 extern const char *const decoder_heads[];
 
 #endif

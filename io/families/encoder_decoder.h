@@ -7,12 +7,12 @@
 
 #include "io/families/seq2seq.h"
 
-/* Norms stand before the blocks, after the residual sums, or on the branches. */
+/* Norms come before the blocks, after the residual sums, or on the branches. */
 typedef enum NormPlace { NORM_PRE, NORM_POST, NORM_BRANCH } NormPlace;
 
 /* Encoder or decoder. */
 typedef struct CoderSide {
-    const char *name; /* stack, and part of the storages' names */
+    const char *name; /* the stack, and part of the storages' names */
     int64_t layers, heads, hidden, vocabulary;
     Node *ids, *mask;
     bool decoder;
@@ -27,19 +27,20 @@ typedef struct EncoderDecoder {
     bool shared; /* one table of words for both sides */
     bool scaled, embedding_norm, final_norm;
     CoderSide encoder, decoder;
-    const CoderSide *side; /* that which is being built */
-    Node *memory;          /* what the encoder hands to the decoder */
+    const CoderSide *side; /* the one being built */
+    Node *memory;          /* what the encoder passes to the decoder */
 } EncoderDecoder;
 
-/* Reads the keys of both; vocab_size is that of both sides, their table is shared, norms
- * are after the sums, positions are computed until a family says otherwise. */
+/* Reads the keys of both; by default, vocab_size applies to both sides, their table is
+ * shared, norms come after the sums, and positions are computed, unless a family says
+ * otherwise. */
 void encoder_decoder_read(Builder *b, EncoderDecoder *m);
 
-/* The graph; with a head unless `plain`, tied as the configuration says. */
+/* Builds the graph; with a head unless `plain`, tied as the configuration says. */
 void encoder_decoder_build(Builder *b, EncoderDecoder *m, bool plain);
 
-/* Family.spare, heads, rows and sizes: copies of the shared table, the head that is the
- * table and its bias, which checkpoints hold as a row. */
+/* Family.spare, heads, rows and sizes: copies of the shared table, the head (which is
+ * the table) and its bias, which checkpoints hold as a row. */
 bool encoder_decoder_spare(const char *tensor);
 extern const char *const encoder_decoder_heads[];
 extern const char *const encoder_decoder_rows[];

@@ -4,8 +4,8 @@
  * Inputs, all integers: input_ids and attention_mask [N, S] of the source,
  * decoder_input_ids and decoder_attention_mask [N, T] of the target, which is shifted by
  * one token to the right: it starts with the token that every target starts with, and
- * what is predicted at token t is token t + 1 of the target. Masks are 0 at tokens that
- * fill up. Outputs: logits [N, T, vocabulary], last_hidden_state of the decoder,
+ * the prediction at token t is token t + 1 of the target. Masks are 0 at padding tokens.
+ * Outputs: logits [N, T, vocabulary], last_hidden_state of the decoder,
  * encoder_last_hidden_state [N, S, width]. Stacks: encoder and decoder. */
 #ifndef COMPRESS_IO_FAMILIES_SEQ2SEQ_H
 #define COMPRESS_IO_FAMILIES_SEQ2SEQ_H

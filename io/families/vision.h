@@ -14,8 +14,8 @@ typedef struct Vision {
     double eps, dropout;
 } Vision;
 
-/* Reads what all have but for the width of the feed-forward block; `eps` where the
- * configuration has none. */
+/* Reads the keys that all share, except the width of the feed-forward block; `eps` is
+ * used if the configuration has none. */
 void vision_read(Builder *b, Vision *vision, double eps);
 
 /* Starts a builder on the model and reads the configuration. */
@@ -38,8 +38,8 @@ const char *vision_part(Builder *b, const char *name);
 /* The attention of a layer with its projections. */
 Node *vision_attend(Builder *b, const Vision *vision, Node *x);
 
-/* All layers and the final norm, named as output `last_hidden_state`; with layers of
- * another kind those that `encode` adds. */
+/* All layers and the final norm, named as output `last_hidden_state`; for other kinds of
+ * layers, those that `encode` adds. */
 typedef Node *VisionLayer(Builder *b, const Vision *vision, Node *x);
 Node *vision_encode(Builder *b, const Vision *vision, Node *x);
 Node *vision_encode_layers(Builder *b, const Vision *vision, VisionLayer *encode,
@@ -50,14 +50,14 @@ Node *vision_classify(Builder *b, Role role, const char *name, Node *x, int inde
                       int64_t labels);
 
 /* The bare model's pooler, a projection of the first token: output `pooler_output`; and
- * that it goes where a checkpoint has none. */
+ * the rule that it is dropped if a checkpoint has none. */
 void vision_pool(Builder *b, const Vision *vision, Node *x);
 extern const OptionalOutput vision_optional[];
 
-/* The pooler of a bare model, where a classifier is read. */
+/* The pooler of a bare model, when a classifier is read. */
 bool vision_spare(const char *tensor);
 
-/* Tokens that stand for masked patches have no part in the graph; all other tensors keep
+/* Tokens that represent masked patches are not in the graph; all other tensors keep
  * their names. */
 const char *vision_rename(Arena *arena, const char *tensor);
 

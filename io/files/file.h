@@ -8,17 +8,17 @@
 
 #include <stdint.h>
 
-/* Tells that the file at `path` cannot be read, written, ... (`what`), for the reason of
- * an errno: STATUS_MEMORY where memory ran out, else STATUS_IO. */
+/* Reports that the file at `path` cannot be read, written, ... (`what`), with the reason
+ * from an errno: STATUS_MEMORY if memory ran out, else STATUS_IO. */
 Status file_fail(const char *path, const char *what, int code, Diag *diag);
 
-/* Reads the first bytes of a regular file, `most` or all that there are, and returns
- * their number: 0 for what is no file, or cannot be read. errno is 0 then, unless the
- * system stands in the way of any file (file_of_system). For looking what a file is. */
+/* Reads the first bytes of a regular file, `most` or fewer if it is shorter, and returns
+ * their number: 0 if it is not a file, or cannot be read. errno is then 0, unless the
+ * system would fail for any file (file_of_system). For finding out what a file is. */
 size_t file_start(void *bytes, size_t most, const char *path);
 
-/* Whether an errno says nothing of the file that was to be read, but of the system: out
- * of memory or descriptors, or a device that fails. */
+/* Whether an errno is about the system rather than the file to be read: out of memory or
+ * descriptors, or a failing device. */
 bool file_of_system(int code);
 
 /* Maps a regular file read-only. Devices, sockets and directories are refused. An empty
@@ -35,14 +35,15 @@ Status file_read(char **text, size_t *length, Arena *arena, const char *path,
  * any other path. */
 int file_descriptor(const char *path);
 
-/* Lets what is left of such a descriptor, whatever it is, be read as a file: it goes into
- * memory that takes its place, up to `limit` bytes and one more. Fails with STATUS_IO. */
+/* Makes the rest of such a descriptor, whatever it is, readable as a file: its data goes
+ * into memory that replaces it, up to `limit` bytes and one more. Fails with
+ * STATUS_IO. */
 Status file_take_stream(int descriptor, size_t limit, const char *path, Diag *diag);
 
-/* Lets what comes through such a descriptor be read as a file, from its start and as
- * often as need be, also by a program that takes this one's place: what a pipe or socket
- * gives, up to `limit` bytes and one more, goes into memory that takes its place. Nothing
- * for a file. Fails with STATUS_IO. */
+/* Makes the data of such a descriptor readable as a file, from its start and any number
+ * of times, also by a program that replaces this one: the data of a pipe or socket, up
+ * to `limit` bytes and one more, goes into memory that replaces it. Does nothing for a
+ * file. Fails with STATUS_IO. */
 Status file_keep_stream(int descriptor, size_t limit, const char *path, Diag *diag);
 
 #endif

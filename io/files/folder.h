@@ -1,19 +1,19 @@
-/* Folder: files by name, on disk or in memory, for readers that need several that lie
- * beside each other. */
+/* Folder: files by name, on disk or in memory, for readers that need several files from
+ * one place. */
 #ifndef COMPRESS_IO_FILES_FOLDER_H
 #define COMPRESS_IO_FILES_FOLDER_H
 
 #include "ir/model.h"
 
 typedef struct Folder {
-    const char *path;        /* of the folder; of files in memory, what they are called */
-    const ModelAsset *files; /* in memory; NULL = they lie in the folder at `path` */
+    const char *path; /* of the folder; for files in memory, their name in messages */
+    const ModelAsset *files; /* in memory; NULL = they are in the folder at `path` */
     int file_count;
-    const char *given; /* path of a file in it that the user named, who may have named a
-                          link that leads elsewhere; NULL = none */
+    const char *given; /* path of a file in it named by the user, possibly a link that
+                          leads elsewhere; NULL = none */
 } Folder;
 
-/* Path of a file, there or not, for messages; in the arena. */
+/* Path of a file, existing or not, for messages; in the arena. */
 const char *folder_file(const Folder *folder, Arena *arena, const char *name);
 
 /* Whether there is a file of this name. */
@@ -29,8 +29,8 @@ Status folder_read(char **text, size_t *length, const Folder *folder, Arena *are
 Status folder_read_json(Tree **out, const Folder *folder, Arena *arena, const char *name,
                         size_t limit, Diag *diag);
 
-/* What a folder on disk holds, sorted by bytes, in the arena; names that begin with a dot
- * are left out. Fails with STATUS_IO. */
+/* The contents of a folder on disk, sorted by bytes, in the arena; names that begin with
+ * a dot are left out. Fails with STATUS_IO. */
 Status folder_names(const char ***names, int64_t *count, Arena *arena, const char *path,
                     Diag *diag);
 

@@ -1,9 +1,9 @@
 /* Guard: what happens when a mapped file shrinks while it is in use.
  *
- * Touching a page that is no longer in the file raises SIGBUS, which no check made when
- * the file was opened can prevent. With the guard installed the program then ends with
- * one message that names the file, and the exit code of STATUS_IO; files being written
- * are removed first. Bus errors elsewhere keep their usual effect. */
+ * Touching a page that is no longer in the file raises SIGBUS, which no check at opening
+ * can prevent. With the guard installed, the program then ends with one message that
+ * names the file, and the exit code of STATUS_IO; files being written are removed first.
+ * Bus errors elsewhere keep their usual effect. */
 #ifndef COMPRESS_IO_FILES_GUARD_H
 #define COMPRESS_IO_FILES_GUARD_H
 

@@ -1,4 +1,4 @@
-/* JSON: configs, checkpoint headers, provenance. Through jansson, as a tree.
+/* JSON: configs, checkpoint headers, provenance. Read by jansson, as a tree.
  *
  * Duplicate keys, depth above 64, NUL, invalid UTF-8, trailing text, and texts that would
  * take more memory than twice their length and 64 MiB are refused.
@@ -8,13 +8,13 @@
 
 #include "ir/tree.h"
 
-/* Parses text, which may begin with a mark of UTF-8; `file` names it in messages. Fails
- * with STATUS_FORMAT, at the line and column of the fault. */
+/* Parses text, which may begin with a UTF-8 byte order mark; `file` names it in
+ * messages. Fails with STATUS_FORMAT, at the line and column of the fault. */
 Status json_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag);
 
 /* The same; integers of more than 64 bits become reals. Configurations of transformers
- * have int(1e30) where there is no limit. */
+ * use int(1e30) for "no limit". */
 Status json_parse_wide(Tree **out, Arena *arena, const char *file, const char *text,
                        size_t length, Diag *diag);
 
@@ -25,7 +25,7 @@ Status json_parse_line(Tree **out, Arena *arena, const char *file, int line,
 /* Reads a file of at most `limit` bytes. */
 Status json_read(Tree **out, Arena *arena, const char *path, size_t limit, Diag *diag);
 
-/* Writes a tree to a file of its own, indented by 2. */
+/* Writes a tree to a file, indented by 2. */
 Status json_write(const Tree *tree, const char *path, Diag *diag);
 
 #endif

@@ -10,36 +10,34 @@
 /* Output: a file being written under a temporary name beside its target. */
 typedef struct OutFile OutFile;
 
-/* Starts writing `path`: makes a temporary file in the same folder and first removes
- * stale ones that were left there for the same target (io/files/unfinished.h). One that
- * somebody else is writing is told as a warning: both can be put in place. The file has
- * the mode of the one that it replaces.
- * `temporary` (may be NULL) receives its name (valid until the end). Fails with
- * STATUS_IO. */
+/* Starts writing `path`: first removes stale temporary files for the same target
+ * (io/files/unfinished.h), then makes one in the same folder, with the mode of the file
+ * that it is to replace. A warning reports one that another process is writing: both can
+ * be put in place. `temporary` (may be NULL) receives its name (valid until the end).
+ * Fails with STATUS_IO. */
 Status outfile_open(OutFile **out, const char **temporary, const char *path, Diag *diag);
 
 /* Appends bytes; for writers that do not open the temporary file themselves. Fails with
  * STATUS_IO. */
 Status outfile_write(OutFile *file, const void *data, size_t length, Diag *diag);
 
-/* Writes bytes in place of as many that were written before, from `offset` on. Fails with
- * STATUS_IO. */
+/* Overwrites bytes written before, from `offset` on. Fails with STATUS_IO. */
 Status outfile_rewrite(OutFile *file, size_t offset, const void *data, size_t length,
                        Diag *diag);
 
-/* Makes the data durable and puts it in place: fsync, rename, fsync of the folder.
- * The target holds either its old content or all of the new. Frees `file` either way; on
- * failure the temporary file is removed and the target is as it was: what goes wrong
- * after the rename is a warning. Fails with STATUS_IO, also where the temporary file is
- * no longer the one that was made. */
+/* Makes the data durable and puts it in place: fsync, rename, fsync of the folder. The
+ * target holds either its old content or all of the new. Frees `file` either way; on
+ * failure the temporary file is removed and the target is unchanged: errors after the
+ * rename are only warnings. Fails with STATUS_IO, also if the temporary file is no
+ * longer the one that was made. */
 Status outfile_commit(OutFile *file, Diag *diag);
 
-/* The same for a file and the one beside it that it names, which is called `name`: a name
- * that tells its content, so that what stands there already is equal. Both are durable
- * before either is in place, `beside` first: readers find the old pair or the new one,
- * also after a kill. Then those files beside are removed that the replaced file names:
- * called `stem`, or `stem`, '-' and BESIDE_DIGITS digits of a hash. Programs that do this
- * in one folder wait for each other. `beside` and `name` NULL = there is none. */
+/* The same for a file and the one beside it that it names, whose `name` tells its
+ * content, so that a file that has it already is equal. Both are durable before either is
+ * put in place, `beside` first: readers find the old pair or the new one, also after a
+ * kill. Then the files beside it that the replaced file names are removed: those called
+ * `stem`, or `stem`, '-' and BESIDE_DIGITS digits of a hash. Programs that do this in one
+ * folder wait for each other. `beside` and `name` may be NULL: there is none. */
 #define BESIDE_DIGITS 16
 Status outfile_commit_pair(OutFile *beside, const char *name, OutFile *file,
                            const char *stem, Diag *diag);

@@ -16,25 +16,26 @@ typedef struct SandboxLimits {
     size_t reply;     /* bytes of the reply */
     bool closed; /* no system calls but for memory, time and the reply: the work opens no
                     file, makes no connection and starts no process, it reads what the
-                    caller mapped. By seccomp; where the system, an emulator or a
-                    sanitizer stands against that, the other limits are all there is */
+                    caller mapped. By seccomp; if the system, an emulator or a sanitizer
+                    prevents that, only the other limits apply */
 } SandboxLimits;
 
 typedef enum SandboxEnd {
-    SANDBOX_DONE,  /* the work returned true; the reply is what it appended */
-    SANDBOX_FAULT, /* the work returned false; the reply is its message */
-    SANDBOX_DIED,  /* the child crashed, was ended, or what it sent is no reply; the reply
-                      says how, for sandbox_died. No reply below */
-    SANDBOX_LATE,  /* it ran into a limit of time */
-    SANDBOX_MEMORY, /* one of these three, where the process's own limit leaves less
-                       address space than `memory`, where the work says so, where small
+    SANDBOX_DONE,   /* the work returned true; the reply is what it appended */
+    SANDBOX_FAULT,  /* the work returned false; the reply is its message */
+    SANDBOX_DIED,   /* the child crashed, was ended, or sent an invalid reply; the reply
+                       says how, for sandbox_died. No reply below */
+    SANDBOX_LATE,   /* it ran into a limit of time */
+    SANDBOX_MEMORY, /* one of these three for lack of memory: the process's own limit
+                       leaves less address space than `memory`, the work says so, small
                        memory ran out (ir/arena.h), or the system killed the child, as it
                        does when memory runs out */
-    SANDBOX_NONE /* no child could be started, or its reply not be sent; errno says why */
+    SANDBOX_NONE /* no child could be started, or its reply could not be sent; errno says
+                    why */
 } SandboxEnd;
 
-/* Work done in the child. It sees a copy of the caller's memory and appends what is to
- * come back to `reply`. */
+/* Work done in the child. It sees a copy of the caller's memory and appends its result
+ * to `reply`. */
 typedef bool (*SandboxWork)(void *state, Text *reply);
 
 /* Runs `work(state, reply)` in a child and waits for it. The child has default signal
@@ -50,16 +51,16 @@ SandboxEnd sandbox_run(Text *reply, SandboxWork work, void *state,
 SandboxEnd sandbox_run_beside(Text *reply, SandboxWork work, void (*beside)(void *state),
                               void *state, const SandboxLimits *limits);
 
-/* Opens what the memory of later children is measured by, for a process that will not be
- * able to open it; sandbox_run does it else. */
+/* Opens what is needed to measure the memory of later children, for a process that will
+ * not be able to open it later; otherwise sandbox_run does it. */
 void sandbox_prepare(void);
 
-/* Tells, right behind sandbox_run, of a child that could not work, ran out of memory or
- * was late: STATUS_MEMORY, STATUS_FORMAT for the last, or STATUS_IO for other causes.
- * `doing` is what it was to do: "read". Of other ends it says nothing: STATUS_OK. */
+/* Reports, right after sandbox_run, a child that could not work, ran out of memory or
+ * timed out: STATUS_MEMORY, STATUS_FORMAT for the last, or STATUS_IO for other causes.
+ * `doing` is its task: "read". For other outcomes it reports nothing: STATUS_OK. */
 Status sandbox_fail(SandboxEnd end, Loc at, const char *doing, Diag *diag);
 
-/* Tells of a child that died: how, and what that may come from. Returns `status`. */
+/* Reports a child that died: how, and the possible cause. Returns `status`. */
 Status sandbox_died(const Text *how, Status status, Loc at, const char *doing,
                     Diag *diag);
 

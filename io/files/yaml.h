@@ -2,11 +2,11 @@
  *
  * Accepted: block and flow maps and lists, plain and quoted scalars, anchors, aliases and
  * merge keys (`<<: *name`, `<<: [*a, *b]`). Plain scalars follow the core schema (null,
- * booleans true/false, integers, floats). An alias is a copy, so what is found wrong with
- * it is told at the place of its anchor. Refused with a located error: duplicate keys,
+ * booleans true/false, integers, floats). An alias is a copy, so errors in it are
+ * reported at the place of its anchor. Refused with a located error: duplicate keys,
  * tags, several documents, depth above 32, keys that are not strings, numbers that are
- * not finite or do not fit, files above 1 MiB or 100,000 values, aliases counted as what
- * they stand for and for 4 MiB of text at most, aliases within what they name, NUL and
+ * not finite or do not fit, files above 1 MiB or 100,000 values (aliases count as what
+ * they stand for, and for at most 4 MiB of text), aliases within what they name, NUL and
  * invalid UTF-8. */
 #ifndef COMPRESS_IO_FILES_YAML_H
 #define COMPRESS_IO_FILES_YAML_H
@@ -22,9 +22,9 @@ typedef struct YamlPlace {
     const char *key; /* its path, NULL at the root */
 } YamlPlace;
 
-/* What ${NAME} stands for in scalars that are no keys; $${ is ${. A scalar that is
- * nothing but one variable is read as if the value stood there plain, quoted or not: a
- * number where it looks like one. */
+/* What ${NAME} stands for in scalars that are not keys; $${ is ${. A scalar consisting
+ * of a single variable is read as if its value stood there plain, quoted or not: as a
+ * number if it looks like one. */
 typedef struct YamlVariables {
     void *self;
     /* Value of a variable, borrowed until the next call. Fails with STATUS_RECIPE at
@@ -33,7 +33,8 @@ typedef struct YamlVariables {
                    Diag *diag);
 } YamlVariables;
 
-/* Whether this is the name of a variable: letters, digits and _, no digit first. */
+/* Whether this is a valid variable name: letters, digits and _, not starting with a
+ * digit. */
 bool yaml_is_variable(const char *name, size_t length);
 
 /* Reads a file without variables: ${NAME} is text like any other. Fails with STATUS_IO or
@@ -48,16 +49,18 @@ Status yaml_read_with(Tree **out, Arena *arena, const char *path,
 Status yaml_parse(Tree **out, Arena *arena, const char *file, const char *text,
                   size_t length, Diag *diag);
 
-/* The same of a text that may be a list, which will stand under the key `list` of a map:
- * messages name it so, "passes[0].prune: duplicate key". */
+/* The same for a text that may be a list, which will be placed under the key `list` of a
+ * map: messages name it that way, "passes[0].prune: duplicate key". */
 Status yaml_parse_under(Tree **out, Arena *arena, const char *file, const char *list,
                         const char *text, size_t length, Diag *diag);
 
-/* Appends a tree as YAML in block form, short maps and lists in one line. Reads back
- * equal (yaml_parse), but for NaN and infinities, which YAML here does not know. */
+/* Appends a tree as YAML in block form, with short maps and lists on one line. Reads
+ * back equal (yaml_parse), except for NaN and infinities, which YAML here does not
+ * support. */
 void yaml_print(Text *out, const Tree *value);
 
-/* Appends a value in one line, as messages show it; a map of one key without brackets. */
+/* Appends a value on one line, as messages show it; a map of one key without
+ * brackets. */
 void yaml_print_line(Text *out, const Tree *value);
 
 #endif
