@@ -10,9 +10,10 @@
 /* Samples over the tensors of `inputs`, which must outlive them. Every input of the graph
  * needs a tensor of its name, of a fitting kind, rank and size; N and the other symbols
  * must be the same everywhere and are returned in `sizes`. A mask may be left out
- * (input_is_mask), and so may token types, which are 0 then. Tensors with other names are ignored unless `strict`, except those
- * that are inputs of other models, are named like masks, or almost like an input that
- * has no tensor. Fails with STATUS_MODEL, naming the tensor. */
+ * (input_is_mask), and so may token types, which are 0 then. Tensors with other names are
+ * ignored unless `strict`, except those that are inputs of other models, are named like
+ * masks, or almost like an input that has no tensor. Fails with STATUS_MODEL, naming the
+ * tensor. */
 Status file_batches_create(Batches **out, Arena *arena, const Graph *graph,
                            const Checkpoint *inputs, bool strict,
                            int64_t sizes[DIM_SYMBOLS], Diag *diag);

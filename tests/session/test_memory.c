@@ -6,8 +6,8 @@
 #include "tests/support/foretold.h"
 #include "tests/support/program.h"
 
-#include <stdio.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
