@@ -1,30 +1,30 @@
-/* HDF5: the few things this program asks of the library, without its types.
+/* HDF5: the few functions this program needs from the library, without its types.
  *
  * The library is not safe on damaged files and keeps broken state after a full disk, so
  * every function here is meant to run inside sandbox_run. On failure they return false
- * and append one line to `fault`; handles are then left to the end of the process. */
+ * and append one line to `fault`; handles are then left open until the process ends. */
 #ifndef COMPRESS_IO_FORMATS_HDF5_H
 #define COMPRESS_IO_FORMATS_HDF5_H
 
 #include "ir/tensor.h"
 #include "ir/text.h"
 
-/* A file as it lies in memory, mapped by the caller: the library is given its bytes and
- * opens nothing, so that the process it runs in can be closed (SandboxLimits.closed). */
+/* A file in memory, mapped by the caller: the library receives its bytes and opens
+ * nothing, so that the process it runs in can be closed off (SandboxLimits.closed). */
 typedef struct Hdf5Source {
     const void *data;
     size_t bytes;
 } Hdf5Source;
 
-/* A contiguous data set of a file with at most one level of groups. Bool is stored as
- * u8 and found as U8; bf16 is stored as unsigned 16-bit integers. */
+/* A contiguous data set of a file with at most one level of groups. Bool is stored as u8
+ * and read as U8; bf16 is stored as unsigned 16-bit integers. */
 typedef struct Hdf5Set {
     const char *group; /* NULL = the root */
     const char *name;
     DType dtype;
     int rank;
     int64_t dim[RANK_MAX];
-    uint64_t offset, bytes; /* place in the file; found, not written */
+    uint64_t offset, bytes; /* place in the file; only when reading */
     const void *data;       /* written, not found */
     bool tell;              /* hdf5_write tells its place */
 } Hdf5Set;
@@ -38,11 +38,11 @@ bool hdf5_walk(const Hdf5Source *source, Hdf5Visit visit, void *state, Text *fau
 
 /* Writes data sets in the order given (sets of one group together) over the file at
  * `path`: no time stamps, no attributes, contiguous, data aligned to 64 bytes. Equal
- * sets give equal bytes. Appends to `reply` the fault, or where in the file the set is
- * that is told of, in decimal; nothing where none is. */
+ * sets give equal bytes. Appends to `reply` the fault, or the decimal place in the file
+ * of the set whose place was requested, if any. */
 bool hdf5_write(const char *path, const Hdf5Set *sets, int count, Text *reply);
 
-/* A numeric data set of a file that somebody else wrote. */
+/* A numeric data set of a file written by another program. */
 typedef struct Hdf5Array {
     int rank; /* 1..RANK_MAX */
     int64_t dim[RANK_MAX];

@@ -1,4 +1,4 @@
-/* Hugging Face folders: config.json beside model.safetensors (or its sharded index). */
+/* Hugging Face folders: config.json with model.safetensors (or its sharded index). */
 #ifndef COMPRESS_IO_FORMATS_HF_H
 #define COMPRESS_IO_FORMATS_HF_H
 
@@ -11,11 +11,11 @@
  * with STATUS_FORMAT, STATUS_MODEL or STATUS_IO. */
 Status hf_read(Model **out, const char *folder, const OpTable *ops, Diag *diag);
 
-/* hf_read with the configuration changed: the model keeps the merged one. `num_labels`
- * takes the place of the names of labels too. Keys that neither config.json has nor the
- * family reads get a warning. Heads (Family.heads) that were created, and those of
- * another number of labels that they replace, are named in warnings; anything else
- * missing is an error still. NULL = no options. */
+/* hf_read with a changed configuration: the model keeps the merged one. `num_labels`
+ * also replaces the names of labels. Keys that are neither in config.json nor read by
+ * the family get a warning. Created heads (Family.heads), and those with another number
+ * of labels that they replace, are named in warnings; anything else missing is still an
+ * error. NULL = no options. */
 Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
                     const OpTable *ops, Diag *diag);
 
@@ -23,19 +23,19 @@ Status hf_read_with(Model **out, const char *folder, const HfOptions *options,
  * model_init_weights. */
 Status hf_build(Model **out, const Tree *config, const OpTable *ops, Diag *diag);
 
-/* Where a configuration comes from: what keys that nothing reads mean. */
+/* Where a configuration comes from, which decides about keys that nothing reads. */
 typedef enum ConfigOrigin {
-    CONFIG_DERIVED, /* from a model: nothing is said */
-    CONFIG_FILE,    /* somebody's config.json: one warning names those that may matter */
-    CONFIG_WRITTEN  /* by hand: each is a mistake more often than not */
+    CONFIG_DERIVED, /* from a model: no warning */
+    CONFIG_FILE,    /* a given config.json: one warning names those that may matter */
+    CONFIG_WRITTEN  /* by hand: each is more often than not a mistake */
 } ConfigOrigin;
 
-/* hf_build with warnings of keys that nothing reads. */
+/* hf_build with warnings about keys that nothing reads. */
 Status hf_build_from(Model **out, const Tree *config, ConfigOrigin origin,
                      const OpTable *ops, Diag *diag);
 
-/* Gives a model that hf_build made the weights of a checkpoint, as hf_read does; of the
- * options all but `overrides` count. */
+/* Gives a model that hf_build made the weights of a checkpoint, as hf_read does; all
+ * options except `overrides` count. */
 Status hf_bind(Model *model, const Checkpoint *checkpoint, const HfOptions *options,
                Diag *diag);
 

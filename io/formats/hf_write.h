@@ -1,5 +1,5 @@
-/* Hugging Face folders out: what transformers, and every tool that reads its folders, can
- * load.
+/* Writing Hugging Face folders, which transformers and every tool that reads its folders
+ * can load.
  *
  *     config.json         of what the model is; keys that it does not change are kept
  *     model.safetensors   or shards of it, with their index
@@ -11,15 +11,16 @@
 #include "io/formats/format.h"
 
 typedef struct HfWriteOptions {
-    bool densify;        /* make the model stock where it is so but for factors and shared
-                            weights: multiply out the ones and copy the others */
-    int64_t shard_bytes; /* weights of one file at most; a larger tensor has its own */
+    bool densify; /* make the model stock if only factors and shared weights prevent that:
+                     multiply out the factors and copy the shared weights */
+    int64_t shard_bytes; /* most bytes of weights per file; a larger tensor gets its own
+                            file */
 } HfWriteOptions;
 
 extern const Field hf_write_fields[];
 extern const HfWriteOptions hf_write_defaults;
 
-/* Whether a file of this name is one that such a folder has. */
+/* Whether such a folder can contain a file of this name. */
 bool hf_is_ours(const char *name);
 
 /* ModelFormat.check and ModelFormat.write: see format.h. */

@@ -16,8 +16,9 @@
  *                               there are some; their rows and hashes in the index
  *
  * No attributes, no variable-length types, no time stamps: equal models are equal bytes.
- * Metadata is read by HDF5 in a child process with limits on time and memory, because the
- * library is not safe on damaged files; the weights are mapped from the file by offset.
+ * Metadata is read by HDF5 in a child process with limits on time and memory, because
+ * the library is not safe with damaged files; the weights are mapped from the file by
+ * offset.
  */
 #ifndef COMPRESS_IO_FORMATS_MODELFILE_H
 #define COMPRESS_IO_FORMATS_MODELFILE_H

@@ -17,8 +17,8 @@
 /* Link name of a part of a storage's Gaussian, in the arena. */
 const char *modelfile_part_link(Arena *arena, const char *storage, const char *part);
 
-/* Adds "priors" to an index that has "texts" and "storages"; nothing when no storage in
- * `sorted` has a Gaussian. */
+/* Adds "priors" to an index that has "texts" and "storages"; does nothing when no
+ * storage in `sorted` has a Gaussian. */
 void modelfile_put_gaussians(Tree *index, Arena *arena, const Storage *const *sorted,
                              int count);
 
@@ -36,8 +36,8 @@ typedef struct GaussianReader {
 
 /* Gives the model's storages the Gaussians of the file, as views of the mapping: every
  * row, part and data set is checked against the others and used once, and the whole must
- * belong to this file's graph and weights. With check_hashes numbers are read and
- * checked too. Fails with STATUS_FORMAT. */
+ * belong to this file's graph and weights. With check_hashes, numbers are also read and
+ * checked. Fails with STATUS_FORMAT. */
 Status modelfile_read_gaussians(const GaussianReader *reader);
 
 #endif

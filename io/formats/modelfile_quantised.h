@@ -12,13 +12,13 @@
 #define MODELFILE_SCALES "scales"
 #define MODELFILE_ZEROS  "zeros"
 
-/* The parts as data sets with group, link, type, shape and data (NULL for shapes):
- * values, scales and, where there are any, zero points; returns how many. */
+/* The parts as data sets with group, link, type, shape and data (NULL for shapes only):
+ * values, scales and, if there are any, zero points; returns their number. */
 enum { QUANTISED_SETS = 3 };
 int modelfile_quantised_sets(Hdf5Set out[QUANTISED_SETS], const char *link,
                              const Tensor *tensor);
 
-/* Puts what lies in a file's sets together in a tensor of the given form, which has no
+/* Assembles the content of a file's sets into a tensor of the given form, which has no
  * data yet, and checks it. `map` is the file. Fails with STATUS_FORMAT and
  * STATUS_MEMORY. */
 Status modelfile_read_quantised(Tensor *tensor, const char *path, const char *storage,

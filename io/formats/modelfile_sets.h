@@ -8,9 +8,10 @@
 
 #define MODELFILE_VERSION   1
 #define MODELFILE_WEIGHTS   "weights"
-#define MODELFILE_ROOT_SETS 5 /* format, ir, config, provenance, index; and maybe */
-#define MODELFILE_ORIGINAL  "config_original"
-#define MODELFILE_ASSETS    "assets" /* the group, and the key of the index */
+#define MODELFILE_ROOT_SETS 5 /* format, ir, config, provenance, index; and optionally   \
+                               */
+#define MODELFILE_ORIGINAL "config_original"
+#define MODELFILE_ASSETS   "assets" /* the group, and the key of the index */
 
 /* The eight bytes that every HDF5 file starts with. */
 #define HDF5_SIGNATURE "\211HDF\r\n\032\n"
@@ -32,10 +33,10 @@ typedef struct SetTable {
     int count;
 } SetTable;
 
-/* Walks a model file in a child process and checks all it says against `map`, the
- * parent's own mapping of the file: every data set has a possible shape, lies within the
- * file, is aligned to its elements and overlaps no other. The table lives in the arena.
- * Fails with STATUS_FORMAT, or STATUS_IO when no process can be started. */
+/* Walks a model file in a child process and checks everything it declares against `map`,
+ * the parent's own mapping of the file: every data set has a possible shape, lies within
+ * the file, is aligned to its elements and overlaps no other. The table lives in the
+ * arena. Fails with STATUS_FORMAT, or STATUS_IO when no process can be started. */
 Status modelfile_sets(SetTable *out, Arena *arena, const char *path, const Buf *map,
                       Diag *diag);
 

@@ -1,5 +1,5 @@
-/* Name rules: a name map, by which the tensors of a checkpoint get the names that a
- * family's graph has for them. A YAML file (docs/name-maps.md):
+/* Name rules: a name map, which gives the tensors of a checkpoint the names that a
+ * family's graph uses. A YAML file (docs/name-maps.md):
  *
  *     rules:
  *       - match: blocks\.(\d+)\.attn\.qkv\.(weight|bias)
@@ -13,22 +13,22 @@
 
 typedef struct NameRules NameRules;
 
-/* Reads and checks a file of rules. Fails with STATUS_IO, or STATUS_RECIPE for what is
- * wrong with the rules, STATUS_FORMAT for an expression that is none. */
+/* Reads and checks a file of rules. Fails with STATUS_IO, STATUS_RECIPE for errors in
+ * the rules, or STATUS_FORMAT for an invalid expression. */
 Status name_rules_read(NameRules **out, const char *path, Diag *diag);
 
-/* The same of a text; `file` names it in messages and outlives the rules. */
+/* The same for a text; `file` names it in messages and must outlive the rules. */
 Status name_rules_parse(NameRules **out, const char *file, const char *text,
                         size_t length, Diag *diag);
 
-/* Key of the dict in a PyTorch file that the names are those of; NULL = not said. */
+/* Key of the dict in a PyTorch file that the names belong to; NULL = not given. */
 const char *name_rules_from(const NameRules *rules);
 
-/* A checkpoint of the tensors that `from` has under their new names: each by the first
- * rule that matches all of its old name, split, turned or left out as the rule says. Data
- * is shared where it stays as it is. Fails with STATUS_RECIPE for a tensor that no rule
- * matches, a rule that matches no tensor, a shape that a rule does not fit, and two
- * tensors of one name. */
+/* A checkpoint with the tensors of `from` under their new names: each by the first rule
+ * that matches its whole old name, split, transposed or left out as the rule says.
+ * Unchanged data is shared. Fails with STATUS_RECIPE for a tensor that no rule matches,
+ * a rule that matches no tensor, a shape that does not fit its rule, and two tensors
+ * with one name. */
 Status name_rules_apply(Checkpoint **out, const NameRules *rules, const Checkpoint *from,
                         Diag *diag);
 

@@ -12,23 +12,22 @@
  * Fails with STATUS_FORMAT (naming the tensor) or STATUS_IO. */
 Status safetensors_read(Checkpoint **out, const char *path, Diag *diag);
 
-/* Writes tensors, in the order given, atomically: what was written is read back and
- * compared, a stretch of the file at a time, before it is put in place. Fails with
- * STATUS_IO, STATUS_MODEL for a tensor without data, STATUS_FORMAT for names that are not
- * unique or not UTF-8. */
+/* Writes tensors, in the order given, atomically: the file is read back and compared, a
+ * stretch at a time, before it is put in place. Fails with STATUS_IO, STATUS_MODEL for a
+ * tensor without data, STATUS_FORMAT for names that are not unique or not UTF-8. */
 Status safetensors_write(const char *path, const NamedTensor *tensors, int count,
                          Diag *diag);
 
-/* The same with metadata, a map of strings, in front; NULL = none. Fails with
- * STATUS_MODEL, too, where the header is larger than the format allows. */
+/* The same with metadata, a map of strings, before the tensors; NULL = none. Also fails
+ * with STATUS_MODEL if the header is larger than the format allows. */
 Status safetensors_write_with(const char *path, const NamedTensor *tensors, int count,
                               const Tree *metadata, Diag *diag);
 
-/* What is known of the tensors only when all are written, so that a large file is read
- * once: their hashes, and whether they are finite (tensor_give_pieces). */
+/* What is known about the tensors only when all are written, so that a large file is
+ * read once: their hashes, and whether they are finite (tensor_give_pieces). */
 typedef struct SafetensorsSeal {
-    /* Gives strings of the metadata their values, as long as those that they have; what
-     * it fails with ends the writing. */
+    /* Gives strings of the metadata their final values, of the same length as before; a
+     * failure ends the writing. */
     Status (*put)(void *self, Diag *diag);
     void *self;
 } SafetensorsSeal;
