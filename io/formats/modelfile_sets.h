@@ -6,10 +6,11 @@
 #include "io/formats/hdf5.h"
 #include "ir/arena.h"
 
-#define MODELFILE_VERSION   1
-#define MODELFILE_WEIGHTS   "weights"
-#define MODELFILE_ROOT_SETS 5 /* format, ir, config, provenance, index; and optionally   \
-                               */
+#define MODELFILE_VERSION 1
+#define MODELFILE_WEIGHTS "weights"
+#define MODELFILE_ROOT_SETS                                                              \
+    5 /* format, ir, config, provenance, index; and optionally                           \
+       */
 #define MODELFILE_ORIGINAL "config_original"
 #define MODELFILE_ASSETS   "assets" /* the group, and the key of the index */
 

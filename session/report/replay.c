@@ -34,18 +34,13 @@ typedef struct Replay {
 
 /* ---- what is recorded ---- */
 
-static const char *text_of(const Tree *map, const char *key) {
-    const Tree *value = tree_get(map, key);
-    return value && value->kind == TREE_STRING ? value->string : NULL;
-}
-
 Status replay_processor(Processor *out, const char *path, Diag *diag) {
     Model *model = NULL;
     *out = PROCESSOR_AUTO;
     TRY(model_load(&model, path, ops_table(), false, diag));
     const Tree *run = tree_get(model->provenance, "run"), *fixed = tree_get(run, "fixed");
     const bool is_fixed = fixed && fixed->kind == TREE_BOOL && fixed->boolean;
-    const char *name = is_fixed ? text_of(run, "processor") : NULL;
+    const char *name = is_fixed ? tree_string(run, "processor") : NULL;
     for (int level = PROCESSOR_AUTO + 1; name && level < PROCESSOR_COUNT; level++)
         if (strcmp(processor_name((Processor)level), name) == 0) *out = (Processor)level;
     model_destroy(model);
@@ -58,7 +53,7 @@ static Status read_file(Replay *r, Diag *diag) {
     r->recipe = tree_get(r->file->provenance, "recipe");
     r->run = tree_get(r->file->provenance, "run");
     const bool has_recipe = r->recipe && r->recipe->kind == TREE_MAP;
-    if (has_recipe && text_of(r->run, "recipe")) return STATUS_OK;
+    if (has_recipe && tree_string(r->run, "recipe")) return STATUS_OK;
     return diag_fail(diag, STATUS_MODEL, LOC_FILE(path), NULL,
                      "expected a model that a recipe made, %s",
                      has_recipe
@@ -102,13 +97,13 @@ static Status compare_inputs(Replay *r, Diag *diag) {
     Session *session = &r->session;
     const Tree *data = tree_get(r->run, "data");
     TRY(session_hash_inputs(session, diag));
-    compare(r, "input model", text_of(r->file->provenance, "input_hash"),
+    compare(r, "input model", tree_string(r->file->provenance, "input_hash"),
             session->input.hash);
     for (int i = 0; i < session->data.count; i++) {
         const DataEntry *entry = &session->data.entries[i];
         if (!r->differs)
             compare(r, arena_printf(r->arena, "data set \"%s\"", entry->name),
-                    text_of(data, entry->name), entry->hash);
+                    tree_string(data, entry->name), entry->hash);
     }
     return STATUS_OK;
 }
@@ -122,7 +117,7 @@ static void compare_step(void *self, const Recipe *recipe, int index,
     const char *name = arena_printf(r->arena, "step %d of %d, %s", index + 1,
                                     recipe->step_count, recipe->steps[index].pass->name);
     (void)result;
-    compare(r, name, text_of(then, "hash"), text_of(now, "hash"));
+    compare(r, name, tree_string(then, "hash"), tree_string(now, "hash"));
     if (!r->differs)
         compare_key(r, arena_printf(r->arena, "%s: record", name), "record", then, now);
 }
@@ -189,15 +184,15 @@ static Tree *temporary_document(Replay *r) {
 
 /* Whether the recipe is the recorded one: else its new text is in the file as well. */
 static bool is_unchanged(const Replay *r) {
-    const bool moved = r->options->model && !text_of(r->run, "model");
+    const bool moved = r->options->model && !tree_string(r->run, "model");
     return !moved && r->options->sets.count == 0;
 }
 
 /* Where files are looked for that were not found. */
 static void hint_places(const Replay *r, Diag *diag) {
-    if (text_of(r->run, "model") && !r->options->model)
+    if (tree_string(r->run, "model") && !r->options->model)
         diag_hint(diag, "the run was given a model, '%s': --model says where it is",
-                  text_of(r->run, "model"));
+                  tree_string(r->run, "model"));
     if (!r->options->folder)
         diag_hint(diag,
                   "--folder says where the recipe's relative paths begin: the folder "
@@ -208,7 +203,8 @@ static void hint_places(const Replay *r, Diag *diag) {
 static void hint_plugin(const Replay *r, Diag *diag) {
     const Tree *steps = tree_get(r->file->provenance, "steps");
     for (const Tree *step = steps ? steps->first : NULL; step; step = step->next) {
-        const char *pass = text_of(step, "pass"), *plugin = text_of(step, "plugin");
+        const char *pass = tree_string(step, "pass"),
+                   *plugin = tree_string(step, "plugin");
         if (!pass || !plugin || pass_find(pass)) continue;
         diag_hint(diag, "\"%s\" was a pass of the plug-in %s: --plugin FILE loads it",
                   pass, plugin);
@@ -218,7 +214,8 @@ static void hint_plugin(const Replay *r, Diag *diag) {
 
 static Status open_session(Replay *r, Diag *diag) {
     const ReplayOptions *wanted = r->options;
-    const char *recipe = text_of(r->run, "recipe"), *model = text_of(r->run, "model");
+    const char *recipe = tree_string(r->run, "recipe"),
+               *model = tree_string(r->run, "model");
     const SessionOptions options = {
         .recipe = recipe,
         .document = temporary_document(r),
@@ -260,9 +257,9 @@ static void note_names(Replay *r, Diag *diag) {
     tree_set(model->arena, model->provenance, "recipe",
              tree_copy(model->arena, r->recipe), diag);
     for (int i = 0; i < 2; i++)
-        if (text_of(r->run, NAMES[i]))
+        if (tree_string(r->run, NAMES[i]))
             tree_put_string(model->arena, tree_get(model->provenance, "run"), NAMES[i],
-                            text_of(r->run, NAMES[i]));
+                            tree_string(r->run, NAMES[i]));
 }
 
 static void compare_bytes(Replay *r, const char *what, const char *then, const char *now,
@@ -315,7 +312,7 @@ static Status compare_files(Replay *r, Diag *diag) {
 
 /* Kernels of another level may differ in last bits. */
 static void warn_level(const Replay *r, Diag *diag) {
-    const char *then = text_of(r->run, "processor");
+    const char *then = tree_string(r->run, "processor");
     const char *now = processor_name(processor_level());
     if (then && strcmp(then, now) != 0)
         diag_warn(diag, LOC_FILE(r->options->path), NULL,
@@ -326,7 +323,7 @@ static void warn_level(const Replay *r, Diag *diag) {
 
 /* So may the products of another library. */
 static void warn_products(const Replay *r, Diag *diag) {
-    const char *then = text_of(r->run, "products");
+    const char *then = tree_string(r->run, "products");
     const char *now = products_name();
     if (!then && !now) return;
     if (then && now && strcmp(then, now) == 0) return;
