@@ -4,20 +4,20 @@
  *     q4                    q4_0: numbers and scales as they are
  *     q4 with zero points   q4_1: x = d q + m with m = -d z
  *
- * Groups are whole blocks of 32, so a group's scale is that of all of its blocks. What is
- * rounded are the scales of a q8 and m, to f16: by 2^-11 of it at most, or by 2^-25 where
- * it is below 2^-14. */
+ * Groups are whole blocks of 32, so a group's scale is that of all its blocks. Only m
+ * and the scales of a q8 are rounded, to f16: by at most 2^-11 of their value, or by
+ * 2^-25 below 2^-14. */
 #ifndef COMPRESS_IO_GGUF_FEW_BITS_H
 #define COMPRESS_IO_GGUF_FEW_BITS_H
 
 #include "io/gguf/blocks.h"
 #include "ir/tensor.h"
 
-/* The type of blocks of a tensor, with or without data; NULL where it is not quantised,
- * or its rows are not whole blocks. */
+/* The block type of a tensor, with or without data; NULL if it is not quantised, or its
+ * rows are not whole blocks. */
 const BlockType *few_bits_type(const Tensor *tensor);
 
-/* Whether all scales, and d z, can be written: none is beyond f16. */
+/* Whether all scales, and d z, can be written: none exceeds the range of f16. */
 bool few_bits_fit(const Tensor *tensor);
 
 /* One row as blocks. */

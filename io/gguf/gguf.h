@@ -1,9 +1,9 @@
 /* GGUF: the container, version 3 (https://github.com/ggml-org/ggml/blob/master/docs/
  * gguf.md): typed pairs of key and value, then tensors of block types, aligned.
  *
- * Knows nothing of models: io/gguf/outline.h says what keys and tensors mean. Files are
- * little-endian; they are mapped, and every count, length, offset and product of
- * dimensions is checked before a byte behind it is believed. */
+ * Knows nothing about models: io/gguf/outline.h says what keys and tensors mean. Files
+ * are little-endian; they are mapped, and every count, length, offset and product of
+ * dimensions is checked before any byte it refers to is trusted. */
 #ifndef COMPRESS_IO_GGUF_GGUF_H
 #define COMPRESS_IO_GGUF_GGUF_H
 
@@ -39,8 +39,8 @@ typedef struct GgufPair {
     const char *key;
     GgufKind kind; /* of the value, or of each element */
     bool array;
-    int64_t count;             /* of elements; 1 where it is no array */
-    const unsigned char *data; /* in the file; of numbers */
+    int64_t count;             /* of elements; 1 if it is not an array */
+    const unsigned char *data; /* in the file; for numbers */
     const TextSpan *strings;   /* GGUF_STRING: count of them, in the file */
 } GgufPair;
 
@@ -78,8 +78,8 @@ void gguf_destroy(GgufFile *file);
 const GgufPair *gguf_find(const GgufFile *file, const char *key);
 const GgufTensor *gguf_find_tensor(const GgufFile *file, const char *name);
 
-/* Element `i` of a pair of numbers or flags, as an integer or a real. False where the
- * pair holds strings or, for integers, what is none or does not fit. */
+/* Element `i` of a pair of numbers or flags, as an integer or a real. False if the pair
+ * holds strings or, for integers, a value that is not an integer or does not fit. */
 bool gguf_integer(const GgufPair *pair, int64_t i, int64_t *out);
 bool gguf_real(const GgufPair *pair, int64_t i, double *out);
 
@@ -92,7 +92,7 @@ void gguf_rows(const GgufFile *file, const GgufTensor *tensor, int64_t first,
 
 typedef struct GgufWriter GgufWriter;
 
-/* Empty file in the making; never NULL. Freed by gguf_write or gguf_abandon. */
+/* A new, empty file to be written; never NULL. Freed by gguf_write or gguf_abandon. */
 GgufWriter *gguf_create(void);
 void gguf_abandon(GgufWriter *writer);
 

@@ -1,9 +1,10 @@
-/* Outline: what a GGUF file says of a model beside its numbers, and the graph of that.
+/* Outline: what a GGUF file says about a model besides its numbers, and the graph built
+ * from that.
  *
- * Five kinds of models are known: Llama (architectures `llama` and, where layers differ
- * or lack a block, `deci`), Qwen2 and Qwen3, GPT-2 and BERT. An outline comes from a
- * file's keys or from a graph, and builds the graph of our family; so a model can be
- * written exactly when the graph of its outline is its own. */
+ * Five kinds of models are known: Llama (architectures `llama` and, if layers differ or
+ * lack a block, `deci`), Qwen2 and Qwen3, GPT-2 and BERT. An outline comes from a file's
+ * keys or from a graph, and builds the graph of our family; so a model can be written
+ * exactly when the graph of its outline equals its own. */
 #ifndef COMPRESS_IO_GGUF_OUTLINE_H
 #define COMPRESS_IO_GGUF_OUTLINE_H
 
@@ -21,8 +22,8 @@ typedef enum OutlineKind {
 /* Sizes of a layer's blocks; 0 = it has no such block. */
 typedef struct OutlineLayer {
     int64_t heads, kv_heads, units;
-    /* llama.cpp cannot do without the block there, so the file has one of these sizes
-     * whose weights are zeros, which adds nothing; the model has none. */
+    /* llama.cpp requires the block there, so the file has one of these sizes whose
+     * weights are zeros, which adds nothing; the model has none. */
     bool empty_attention, empty_units;
 } OutlineLayer;
 
@@ -35,11 +36,11 @@ typedef struct Outline {
     OutlineLayer *layer;
     int layers;
     double eps, theta;
-    bool tied;           /* predictions read the table of tokens */
+    bool tied;           /* predictions use the table of tokens */
     bool attention_bias; /* Llama: its projections have biases */
     bool units_bias;     /* Llama: those of the feed-forward block */
     bool pooled;         /* BERT: a projection of the first token */
-    int pooling;         /* BERT: llama_pooling_type of an embedding; 0 = it gives none */
+    int pooling;         /* BERT: llama_pooling_type of an embedding; 0 = none */
     bool normalized;     /* BERT: it has length 1 */
 } Outline;
 
@@ -51,31 +52,31 @@ static inline bool outline_is_gated(const Outline *outline) {
 /* Name of the architecture that the outline is written as. */
 const char *outline_architecture(const Outline *outline);
 
-/* Outline of a file, its layers in the arena. Names and shapes of tensors count where
- * keys say nothing (biases, tied heads). Fails with STATUS_MODEL for an architecture
- * or a key that means a model which is not known here, with STATUS_FORMAT for keys that
- * are missing, of another kind or out of range. */
+/* Outline of a file, its layers in the arena. Names and shapes of tensors decide what
+ * keys do not say (biases, tied heads). Fails with STATUS_MODEL for an architecture or a
+ * key that implies an unsupported model, with STATUS_FORMAT for keys that are missing,
+ * of another kind or out of range. */
 Status outline_of_file(Outline *out, Arena *arena, const GgufFile *file, Diag *diag);
 
-/* Outline of a graph as far as it tells; whether the graph is all that the outline says
- * is for outline_match to find out. Fails with STATUS_MODEL where it is of none of the
+/* Outline of a graph, as far as it can be determined; outline_match finds out whether
+ * the graph really matches it. Fails with STATUS_MODEL if the graph is of none of the
  * kinds, or has layers that its architecture has no keys for. */
 Status outline_of_graph(Outline *out, Arena *arena, const Model *model, Diag *diag);
 
-/* Appends the keys of the outline, the tokenizer's left out. */
+/* Appends the keys of the outline, without the tokenizer's. */
 void outline_put(GgufWriter *writer, Arena *arena, const Outline *outline);
 
-/* The model of an outline, shapes only: a configuration that a family builds, then cut to
- * what each layer has. With `whole` empty blocks are there. `tokens` (NULL = none) is a
- * map of further keys for the configuration. */
+/* The model of an outline, shapes only: a configuration that a family builds, then cut
+ * to what each layer has. With `whole`, empty blocks are kept. `tokens` (NULL = none) is
+ * a map of further keys for the configuration. */
 Status outline_build(Model **out, const Outline *outline, bool whole, const Tree *tokens,
                      const OpTable *ops, Diag *diag);
 
-/* Sets graph `built` beside the graph of a model: they must be the same from the outputs
- * on, names of storages, places, and nodes that do nothing outside of training left
- * aside. weights[i] receives what storage i of `built` is in the model, NULL where the
- * model has no output that needs it. Fails with STATUS_MODEL, naming the first node that
- * differs. */
+/* Compares graph `built` with the graph of a model: they must be the same from the
+ * outputs on, ignoring names of storages, places, and nodes that do nothing outside
+ * training. weights[i] receives the model's storage for storage i of `built`, NULL if
+ * the model has no output that needs it. Fails with STATUS_MODEL, naming the first node
+ * that differs. */
 Status outline_match(const Storage ***weights, Arena *arena, Graph *built, Graph *graph,
                      Diag *diag);
 
@@ -91,10 +92,10 @@ typedef enum TensorOrder {
 enum { SLOT_PARTS = 3 };
 
 /* A tensor of a file, and the storages of the outline's graph whose rows it holds, one
- * after the other. */
+ * after another. */
 typedef struct TensorSlot {
     const char *name;
-    const char *storage[SLOT_PARTS]; /* names; all of one shape */
+    const char *storage[SLOT_PARTS]; /* names; all of the same shape */
     int parts;
     TensorOrder order;
     int64_t heads; /* of ORDER_PAIRS */
@@ -102,7 +103,7 @@ typedef struct TensorSlot {
     Type type;     /* of one part, as the graph has it */
 } TensorSlot;
 
-/* Tensors of the whole graph that outline_build gave, in the order of files. */
+/* Tensors of the whole graph that outline_build returned, in the order of files. */
 void outline_slots(TensorSlot **out, int *count, Arena *arena, const Outline *outline,
                    const Graph *whole);
 

@@ -1,9 +1,9 @@
-/* Onnx form: bytes of weights in the forms that operators of ONNX want, and back.
+/* Onnx form: converts bytes of weights to the forms that ONNX operators need, and back.
  *
- * A quantised weight is several initialisers. Those of a q8 are as ir/quantised.h has
- * them, the numbers perhaps transposed. Those of a q4 are as MatMulNBits of com.microsoft
- * wants them: a row is cut into groups, each in so many bytes, the last one filled up
- * with zeros, and scales are f32, which every f16 is. */
+ * A quantised weight is several initialisers. Those of a q8 are as in ir/quantised.h,
+ * with the numbers possibly transposed. Those of a q4 are as MatMulNBits of
+ * com.microsoft needs them: a row is cut into groups of whole bytes, the last one filled
+ * up with zeros, and scales are f32, which can represent every f16. */
 #ifndef COMPRESS_IO_ONNX_ONNX_FORM_H
 #define COMPRESS_IO_ONNX_ONNX_FORM_H
 
@@ -28,7 +28,7 @@ Status onnx_form_back(Tensor *out, const Tensor *like, const void *bytes, OnnxFo
                       Diag *diag);
 
 /* The same for a quantised tensor, from its numbers in a form, its scales, and its zero
- * points if it has such. Fails with STATUS_FORMAT where they are none that it can have.
+ * points if it has any. Fails with STATUS_FORMAT if they are not possible values.
  */
 Status onnx_form_quantised(Tensor *out, const Tensor *like, const void *numbers,
                            OnnxForm form, const void *scales, const void *zeros,

@@ -1,10 +1,10 @@
 /* ONNX files as protocol buffers: what onnx.proto declares, under short names, read and
- * written without the weights passing through memory of their own.
+ * written without separate memory for the weights.
  *
  * The structs are those that protoc-c makes of Debian's onnx.proto when the program is
  * built; onnx.proto says what each field means. Names of types begin with Onnx, their
- * initial values are ONNX__..._INIT, and their enums' values are named here where more
- * than one file needs them. */
+ * initial values are ONNX__..._INIT, and their enums' values are named here if more than
+ * one file needs them. */
 #ifndef COMPRESS_IO_ONNX_PROTO_H
 #define COMPRESS_IO_ONNX_PROTO_H
 
@@ -50,33 +50,34 @@ enum {
     ONNX_ATTRIBUTE_STRINGS = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS
 };
 
-/* What exporters of sentence-transformers call the output OUTPUT_EMBEDDING. */
+/* The name that exporters of sentence-transformers use for the output
+ * OUTPUT_EMBEDDING. */
 #define ONNX_EMBEDDING "sentence_embedding"
 
 /* The dtype of an element type, and the reverse; false and 0 when there is none. */
 bool onnx_dtype(int32_t data_type, DType *out);
 int32_t onnx_data_type(DType dtype);
 
-/* What a file holds: a tree of messages in memory of its own. Absent strings and messages
- * are NULL. The raw_data of every tensor points into the bytes that were read, at any
- * alignment, so those must stay as long. */
+/* The content of a file: a tree of messages in its own memory. Absent strings and
+ * messages are NULL. The raw_data of every tensor points into the bytes that were read,
+ * at any alignment, so those must live as long. */
 typedef struct OnnxFile {
     OnnxModel *model;
     struct OnnxMemory *memory;
 } OnnxFile;
 
-/* Reads a file's bytes. What is checked here: that they are messages of onnx.proto,
- * nested at most 100 deep, with a graph, and that what stands beside raw_data is of a
- * size that graphs have. Names, shapes and everything else is the caller's to check.
- * Fields that onnx.proto does not know are left out. `at` is the file's name for
- * messages. Fails with STATUS_FORMAT. */
+/* Reads a file's bytes. Checks that they are messages of onnx.proto, nested at most 100
+ * deep, with a graph, and that everything besides raw_data has a size plausible for
+ * graphs. Names, shapes and everything else must be checked by the caller. Fields that
+ * onnx.proto does not know are left out. `at` is the file's name for messages. Fails
+ * with STATUS_FORMAT. */
 Status onnx_parse(OnnxFile *out, const void *data, size_t length, Loc at, Diag *diag);
 
 /* Frees what onnx_parse made. */
 void onnx_release(OnnxFile *file);
 
-/* Bytes of a model in a file. A file of 2 GB or more is read by nobody: weights must go
- * beside it then (external_data). */
+/* Bytes of a model in a file. No program reads a file of 2 GB or more: weights must then
+ * go into a separate file (external_data). */
 size_t onnx_bytes(const OnnxModel *model);
 
 /* Appends a model to a file, raw_data straight from where it points to. Fails with

@@ -1,5 +1,5 @@
 /* Pickled values: what a pickle is read into. Plain data in an arena: containers,
- * numbers, text, and the few things of PyTorch that a state dict is made of. */
+ * numbers, text, and the few PyTorch objects that a state dict consists of. */
 #ifndef COMPRESS_IO_PYTORCH_PICKLE_VALUE_H
 #define COMPRESS_IO_PYTORCH_PICKLE_VALUE_H
 
@@ -25,23 +25,23 @@ typedef enum PickleKind {
 
 typedef struct PickleValue PickleValue;
 
-/* Elements of a container; those of a dict are keys and values in turn. */
+/* Elements of a container; those of a dict are alternating keys and values. */
 typedef struct PickleItems {
     PickleValue **items;
     size_t count, capacity;
 } PickleItems;
 
-/* Numbers of one type that tensors look at. */
+/* Numbers of one type that tensors are views of. */
 typedef struct PickleStorage PickleStorage;
 struct PickleStorage {
     const char *key; /* which part of the file they are */
     DType dtype;
     int64_t whole;         /* elements of that part */
     int64_t offset, count; /* which of them, in elements */
-    PickleStorage *next;   /* another one of the same pickle */
+    PickleStorage *next;   /* another storage of the same pickle */
 };
 
-/* A strided look at a storage; it lies in it and has no more elements. */
+/* A strided view of a storage; it lies within it and has no more elements than it. */
 typedef struct PickleTensor {
     const PickleStorage *storage;
     int64_t offset; /* of the first element, from the storage's */
@@ -66,7 +66,7 @@ struct PickleValue {
     };
 };
 
-/* The bytes that a pickle is read from, and what is said of them in messages. */
+/* The bytes that a pickle is read from, and their names in messages. */
 typedef struct PickleSource {
     const unsigned char *data;
     size_t length;
@@ -74,7 +74,7 @@ typedef struct PickleSource {
     const char *path;        /* of the file */
     const char *name;        /* of the part of it, NULL = the file itself */
     Arena *arena;            /* of the values */
-    PickleStorage *storages; /* all that were told of, linked */
+    PickleStorage *storages; /* all that were mentioned, linked */
     size_t room;             /* values and elements that may still be made */
     Diag *diag;
 } PickleSource;
@@ -82,15 +82,15 @@ typedef struct PickleSource {
 /* What a kind is called in messages: "tuple". */
 const char *pickle_kind_name(PickleKind kind);
 
-/* Takes `count` values or elements from the room that is left; false when there are not
- * so many. Keeps what a small pickle can make the reader do in proportion. */
+/* Takes `count` values or elements from the remaining allowance; false when there are
+ * not that many. Keeps the work that a small pickle can cause proportional. */
 bool pickle_take_room(PickleSource *source, size_t count);
 
-/* Says what is wrong at byte `at` of the file. Returns STATUS_FORMAT. */
+/* Reports what is wrong at byte `at` of the file. Returns STATUS_FORMAT. */
 Status pickle_fail(const PickleSource *source, size_t at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Value of a dict for a text as key, NULL when absent or when it is no dict. The last one
+/* Value of a dict for a text as key, NULL when absent or not a dict. The last one
  * counts, as in Python. */
 const PickleValue *pickle_get(const PickleValue *dict, const char *key);
 

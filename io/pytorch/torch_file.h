@@ -1,10 +1,10 @@
-/* Torch file: the object in a file of torch.save, and where the bytes of its storages
- * are.
+/* Torch file: the object in a file written by torch.save, and where the bytes of its
+ * storages are.
  *
  * Two layouts are read: the zip archive of PyTorch 1.6 and later (data.pkl, data/KEY,
  * byteorder), and the stream before that (magic number, version, system, object, keys,
  * then the storages one after another). TorchScript archives, tar files (before 0.2) and
- * other pickles are refused by what they are. */
+ * other pickles are recognised and refused. */
 #ifndef COMPRESS_IO_PYTORCH_TORCH_FILE_H
 #define COMPRESS_IO_PYTORCH_TORCH_FILE_H
 
@@ -21,7 +21,7 @@ typedef struct TorchPart {
 } TorchPart;
 
 typedef struct TorchFile {
-    Arena *arena; /* of everything but buffers; the caller's */
+    Arena *arena; /* of everything except buffers; belongs to the caller */
     const char *path;
     Buf *buf;                /* the file, mapped */
     const PickleValue *root; /* the object */
@@ -30,7 +30,8 @@ typedef struct TorchFile {
     Diag *diag;
 } TorchFile;
 
-/* Whether a file begins like one of torch.save, or any other pickle or zip archive. */
+/* Whether a file begins like one written by torch.save, or like any other pickle or zip
+ * archive. */
 bool torch_file_probe(const char *path);
 
 /* Maps a file, reads its object and finds all storages. To be closed whatever it returns.

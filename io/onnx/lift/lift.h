@@ -1,13 +1,13 @@
 /* Lifting: the mathematics of a net as a graph of our own ops.
  *
- * A value is lifted by the first matcher that knows what it ends: a projection, a norm,
- * an activation, attention with its heads, patches, windows, ... Each matcher lifts the
- * values that what it found begins with. Elements of a lifted node stand in the order of
- * the value's, with the same last dimension; dimensions before it may be gathered in
- * another way.
+ * A value is lifted by the first matcher that recognises what produces it: a projection,
+ * a norm, an activation, attention with its heads, patches, windows, ... Each matcher
+ * lifts the values that its pattern starts from. Elements of a lifted node are in the
+ * order of the value's, with the same last dimension; the dimensions before it may be
+ * grouped differently.
  *
- * Here is what matchers share; each kind has a header of its own (lift_*.h). Private to
- * io/onnx: who reads files calls io/onnx/onnx_read.h. */
+ * This header has what matchers share; each kind has its own header (lift_*.h). Private
+ * to io/onnx: code that reads files uses io/onnx/onnx_read.h. */
 #ifndef COMPRESS_IO_ONNX_LIFT_LIFT_H
 #define COMPRESS_IO_ONNX_LIFT_LIFT_H
 
@@ -18,28 +18,28 @@
 typedef struct LiftLeaf {
     const NetValue *source;
     bool turned;  /* rows became columns */
-    int64_t hash; /* of the columns taken, 0 = all */
+    int64_t hash; /* of the columns used, 0 = all */
     int rank;     /* of the storage: one value may be a matrix here, a vector there */
     Node *leaf;
 } LiftLeaf;
 
 typedef struct Lift Lift;
 
-/* A value that no matcher knew, lifted by its operator alone: see
+/* A value that no matcher recognised, lifted only by its operator: see
  * io/onnx/lift/lift_plain.h.
  */
 typedef struct LiftPlain {
     const Node *made;
-    const NetNode *node, *stop; /* what gives it; what stopped the matchers, or NULL */
+    const NetNode *node, *stop; /* its producer; what stopped the matchers, or NULL */
     const char *why;
 } LiftPlain;
 
 enum { LIFT_DEPTH_MAX = 500 };
 
-/* Why an operator is not lifted of which nothing else is to be said. */
+/* The default reason why an operator is not lifted. */
 #define LIFT_NO_OP "no op of ours does this"
 
-/* Finds what ends in a value; NULL when nothing does that is known. */
+/* Finds what produces a value; NULL when it is nothing known. */
 typedef Node *LiftMatch(Lift *lift, NetValue *value);
 
 struct Lift {
@@ -54,17 +54,17 @@ struct Lift {
     const NetNode *stop; /* the node that stopped the lifting of the latest value */
     const char *why;
     bool decoder;     /* some attention is causal */
-    LiftMatch *plain; /* tried where no matcher knows a value; NULL = nothing is */
+    LiftMatch *plain; /* tried if no matcher recognises a value; NULL = nothing */
     LiftPlain *plains;
     int plain_count, plain_capacity;
 };
 
-/* The node of a value, lifted now or before; NULL when it cannot be: Lift.stop and
+/* The node of a value, lifted now or before; NULL when that is impossible: Lift.stop and
  * Lift.why then say where and why. */
 Node *lift_value(Lift *lift, NetValue *value);
 
-/* Lifts the values that users ask for, with `plain` where matchers do not know all of
- * them. Fails with STATUS_MODEL, naming the node that stopped it. */
+/* Lifts the requested values, with `plain` if matchers do not recognise all of them.
+ * Fails with STATUS_MODEL, naming the node that stopped it. */
 Status lift_outputs(Lift *lift, LiftMatch *plain, Diag *diag);
 
 /* Notes why a value is not lifted, unless something deeper was noted; returns NULL. */

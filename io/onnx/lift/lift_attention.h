@@ -5,10 +5,10 @@
 
 #include "io/onnx/lift/lift.h"
 
-/* The window_partition that a node's tokens come from, NULL when it is none. */
+/* The window_partition that a node's tokens come from, NULL if none. */
 const Node *partition_of(const Node *node);
 
-/* Heads joined again, of a product of a softmax with values: `trace` is of the joined
+/* Rejoined heads of a product of a softmax with values: `trace` is of the joined
  * value. */
 Node *match_attention(Lift *lift, NetValue *value, const Trace *trace);
 

@@ -5,8 +5,8 @@
 
 #include "io/onnx/lift/lift.h"
 
-/* add_position of `x` by the ids, where `rows` are such rows of a stored table; NULL when
- * they are something else. */
+/* add_position of `x` by the ids, if `rows` are such rows of a stored table; otherwise
+ * NULL. */
 Node *lift_counted_rows(Lift *lift, const NetNode *node, NetValue *x, NetValue *rows);
 
 #endif

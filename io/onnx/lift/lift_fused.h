@@ -1,5 +1,5 @@
-/* Lifting the nodes that stand for several: LayerNormalization and onnxruntime's fusions
- * (https://github.com/microsoft/onnxruntime, docs/ContribOperators.md). */
+/* Lifting nodes that stand for several others: LayerNormalization and onnxruntime's
+ * fusions (https://github.com/microsoft/onnxruntime, docs/ContribOperators.md). */
 #ifndef COMPRESS_IO_ONNX_LIFT_LIFT_FUSED_H
 #define COMPRESS_IO_ONNX_LIFT_LIFT_FUSED_H
 

@@ -6,9 +6,9 @@
 
 #include "io/onnx/lift/lift.h"
 
-/* Causal attention with as many heads of keys as there are, queries, keys and values
- * apart or columns of one projection, turned by position where it says so; and rows of
- * heads turned by position. NULL, with Lift.why, where they ask for what no op does. */
+/* Causal attention with any number of key heads, with queries, keys and values separate
+ * or as columns of one projection, rotated by position if requested; and rows of heads
+ * rotated by position. NULL, with Lift.why, if they need something that no op does. */
 Node *lift_grouped_attention(Lift *lift, NetNode *node);
 Node *lift_rotary_embedding(Lift *lift, NetNode *node);
 

@@ -6,7 +6,7 @@
 
 #include "io/onnx/lift/lift.h"
 
-/* Queries, keys or values: columns of a node that has them token by token. */
+/* Queries, keys or values: columns of a node that holds them token by token. */
 typedef struct Heads {
     Node *node; /* [N, tokens, groups * width] */
     int64_t groups, width;
@@ -14,7 +14,7 @@ typedef struct Heads {
 } Heads;
 
 /* Lifts the tokens of a value [.., rows, width] of heads, or of its transpose [.., width,
- * rows]. False: lift->stop says where it does not go on. */
+ * rows]. False: lift->stop says where it stopped. */
 bool lift_heads(Lift *lift, NetValue *value, bool turned, Heads *out);
 
 #endif

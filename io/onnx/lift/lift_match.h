@@ -4,7 +4,7 @@
 
 #include "io/onnx/lift/lift.h"
 
-/* Tries the matchers for what gives a value, one after the other. */
+/* Tries the matchers for the producer of a value, one after another. */
 Node *match_value(Lift *lift, NetValue *value);
 
 #endif

@@ -1,20 +1,22 @@
-/* Plain ops: what no matcher knows is lifted node by node, each ONNX operator as the ops
- * on tensors of any shape that do the same.
+/* Plain ops: what no matcher recognises is lifted node by node, each ONNX operator as
+ * the ops on tensors of any shape that do the same.
  *
- * Plain values are real numbers, integers and booleans too (exact up to 2^24), and have
- * the shape that the value has in the file. A dimension that differs between the probes
- * is told from both: a number times how often samples and tokens are in it. */
+ * Plain values are real numbers, also for integers and booleans (exact up to 2^24), and
+ * have the shape that the value has in the file. A dimension that differs between the
+ * probes is derived from both: a number times powers of the numbers of samples and
+ * tokens. */
 #ifndef COMPRESS_IO_ONNX_LIFT_LIFT_PLAIN_H
 #define COMPRESS_IO_ONNX_LIFT_LIFT_PLAIN_H
 
 #include "io/onnx/lift/lift.h"
 
-/* The node of a value by its operator alone, samples first as lift_value has it; NULL
- * when no op of ours does it, with lift->stop saying why. */
+/* The node of a value, only by its operator, with samples first as in lift_value; NULL
+ * when none of our ops does it, with lift->stop saying why. */
 Node *lift_plain(Lift *lift, NetValue *value);
 
-/* Warns of what stayed plain: for each part of the graph that matchers left, the node
- * that stopped them and how many plain ops it became. Call when dead nodes are gone. */
+/* Warns about what stayed plain: for each part of the graph that matchers left, the node
+ * that stopped them and how many plain ops it became. Call after dead nodes are
+ * removed. */
 void plain_report(Lift *lift, Diag *diag);
 
 /* ---- for the operators ---- */
@@ -25,8 +27,7 @@ typedef Node *PlainRule(Lift *lift, NetNode *node, NetValue *value);
 typedef struct PlainRow {
     const char *op;
     PlainRule *rule;
-    const char
-        *fn; /* of the op of ours that it becomes, where several rows share a rule */
+    const char *fn; /* of our op that it becomes, if several rows share a rule */
 } PlainRow;
 
 /* Rows by file, ended by a NULL op; and the row of a node, NULL when there is none. */
@@ -39,15 +40,15 @@ Node *plain_operand(Lift *lift, const NetNode *node, int i);
 /* A value likewise. */
 Node *plain_value(Lift *lift, NetValue *value);
 
-/* Whether an operand is one number that is the same whatever the sizes. */
+/* Whether an operand is a single number, the same for all sizes. */
 bool plain_number(const NetNode *node, int i, double *number);
 
 /* `x` in the shape that a value has: itself, or a reshape. */
 Node *plain_shaped(Lift *lift, const NetValue *value, Node *x);
 
 /* Shape of a value as ops spell it: "N, T, 12, 64"; NULL when a dimension follows from
- * samples and tokens in another way. With `made`, sizes come from nothing but the probes:
- * those that could be two things are refused. */
+ * samples and tokens in another way. With `made`, sizes come only from the probes:
+ * ambiguous ones are refused. */
 const char *plain_shape(Lift *lift, const NetValue *value, bool made);
 
 /* One dimension of it, with `made`. */

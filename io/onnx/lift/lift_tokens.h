@@ -1,12 +1,12 @@
 /* Lifting what moves, joins or chooses tokens: patches of images, windows, tokens in
- * front, one token, means. Known by where elements go. */
+ * front, one token, means. Recognised by where elements go. */
 #ifndef COMPRESS_IO_ONNX_LIFT_LIFT_TOKENS_H
 #define COMPRESS_IO_ONNX_LIFT_LIFT_TOKENS_H
 
 #include "io/onnx/lift/lift.h"
 
-/* A value whose elements were moved: heads joined by attention, patches, windows, tokens
- * that are chosen, columns of a projection, tokens in front; the mean of tokens. */
+/* A value whose elements were moved: heads joined by attention, patches, windows, chosen
+ * tokens, columns of a projection, prepended tokens; the mean of tokens. */
 Node *match_moved(Lift *lift, NetValue *value);
 Node *match_pool(Lift *lift, NetNode *node);
 

@@ -1,4 +1,4 @@
-/* Lifting weights: stored tensors become storages, in the layout of our ops and under
+/* Lifting weights: stored tensors become storages, in the layout of our ops and with
  * names that say where they belong. */
 #ifndef COMPRESS_IO_ONNX_LIFT_LIFT_WEIGHTS_H
 #define COMPRESS_IO_ONNX_LIFT_LIFT_WEIGHTS_H
@@ -17,23 +17,23 @@ typedef struct Projection {
 /* Whether a value is a projection of an unknown value. */
 bool match_projection(const Lift *lift, NetValue *value, Projection *out);
 
-/* The same of a node, by its operands: of Gemm's, or else of MatMul's kind. */
+/* The same for a node, by its operands: of the kind of Gemm, or else of MatMul. */
 bool match_matrix_product(NetNode *node, bool gemm, Projection *out);
 
 /* Lifts outputs columns[0..count) of a projection, in this order; NULL columns = all. */
 Node *lift_projection(Lift *lift, const Projection *projection, const int64_t *columns,
                       int64_t count);
 
-/* The storage of a stored value, as it is but for its shape, which has the same number of
- * elements; NULL dim = as it is stored. A value that is computed from constants becomes a
- * storage, too. */
+/* The storage of a stored value, unchanged except for its shape, which has the same
+ * number of elements; NULL dim = as stored. A value computed from constants also becomes
+ * a storage. */
 Node *lift_stored(Lift *lift, NetValue *value, int rank, const int64_t *dim);
 
-/* A storage of a tensor, whose reference is taken over, for a value. */
+/* A storage for a value, from a tensor whose reference is taken over. */
 Node *lift_leaf(Lift *lift, const NetValue *value, Tensor *tensor);
 
-/* The stored tensor that a value is, behind nodes that keep its numbers; `turned` says
- * whether rows became columns on the way. NULL when it is none. */
+/* The stored tensor that a value comes from, through nodes that keep its numbers;
+ * `turned` says whether rows became columns on the way. NULL if there is none. */
 NetValue *stored_matrix(NetValue *value, bool *turned);
 
 #endif

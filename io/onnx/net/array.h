@@ -1,5 +1,5 @@
-/* Arrays: what is known of a value when the sizes of the inputs are: its shape, and its
- * numbers where they follow from constants, shapes and given inputs alone.
+/* Arrays: what is known about a value when the sizes of the inputs are known: its shape,
+ * and its numbers if they follow only from constants, shapes and given inputs.
  *
  * Numbers of every type are held as double: integers are exact up to 2^53, what shapes,
  * positions and masks are made of. */
@@ -25,7 +25,7 @@ typedef struct Array {
         depends; /* OR of ArrayDepends: what the numbers, or the shape, follow from */
 } Array;
 
-/* Where arrays live, and how many numbers they may yet have together. */
+/* Where arrays live, and how many more numbers they may have in total. */
 typedef struct ArrayPool {
     Arena *arena;
     int64_t left;
@@ -39,29 +39,29 @@ enum { ARRAY_COUNT_MAX = 1 << 22, ARRAY_POOL_MAX = 1 << 26 };
 Array *array_create(ArrayPool *pool, int32_t type, int rank, const int64_t *dim,
                     bool known);
 
-/* Another array with the same numbers; the count stays the same. NULL when it does not.
+/* Another array with the same numbers, whose count must stay the same; NULL otherwise.
  */
 Array *array_view(ArrayPool *pool, const Array *from, int rank, const int64_t *dim);
 
 /* A stored tensor: its shape, and its numbers unless there are more than an array may
- * have. */
+ * hold. */
 Array *array_stored(ArrayPool *pool, const Net *net, const OnnxTensor *tensor);
 
-/* Reads numbers first .. first + count of a stored tensor, however many that has. They
- * must be there. */
+/* Reads numbers first .. first + count of a stored tensor of any size. They must
+ * exist. */
 void array_read(double *out, const Net *net, const OnnxTensor *tensor, int64_t first,
                 int64_t count);
 
-/* Whether the type is one of integers or booleans. */
+/* Whether the type is an integer or boolean type. */
 bool array_is_integer(const Array *array);
 
-/* Whether the numbers are known and there is one; `value` gets it. */
+/* Whether the numbers are known and there is exactly one; `value` receives it. */
 bool array_scalar(const Array *array, double *value);
 
 /* Whether two arrays have one shape. */
 bool array_same_shape(const Array *a, const Array *b);
 
-/* Elements behind each other along a dimension: the product of those after it. */
+/* Distance in elements along a dimension: the product of the dimensions after it. */
 int64_t array_stride(const Array *array, int dim);
 
 /* Steps by which an index of `wide`, of rank `rank`, moves through an array that is

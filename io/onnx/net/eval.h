@@ -1,9 +1,9 @@
-/* Evaluation of one node: the shapes that an ONNX operator gives, and the numbers where
+/* Evaluation of one node: the shapes that an ONNX operator produces, and the numbers if
  * those of its operands are known (https://onnx.ai/onnx/operators, versions 7 to 25;
  * those of onnxruntime under com.microsoft).
  *
- * This is what folds constants: shapes, positions, masks, tables of angles. It is not
- * what runs a model, so operators that only a model's own values reach give shapes alone.
+ * This is what folds constants: shapes, positions, masks, tables of angles. It does not
+ * run a model, so operators that only a model's own values reach produce only shapes.
  */
 #ifndef COMPRESS_IO_ONNX_NET_EVAL_H
 #define COMPRESS_IO_ONNX_NET_EVAL_H
@@ -16,47 +16,47 @@ typedef struct EvalCall {
     const NetNode *node;
     Array *const *in; /* NULL = absent */
     int in_count;
-    Array **out; /* of node->out_count, NULL at first: what stays NULL is not known */
-    const char *fault; /* what the operator asks of operands that do not fit */
+    Array **out; /* of node->out_count, initially NULL: what stays NULL is not known */
+    const char *fault; /* what the operator requires of operands that do not fit */
 } EvalCall;
 
-/* Fills call->out. False: the operands are not what the operator takes. */
+/* Fills call->out. False: the operator does not accept the operands. */
 typedef bool EvalOperator(EvalCall *call);
 
 typedef enum EvalKind {
     EVAL_ELEMENTS, /* element by element */
-    EVAL_MOVES,    /* puts elements elsewhere, or leaves some out, unchanged */
+    EVAL_MOVES,    /* moves elements, or leaves some out, unchanged */
     EVAL_NUMBERS,  /* computes numbers in other ways */
     EVAL_SHAPE     /* gives shapes alone */
 } EvalKind;
 
-/* An operator that is known. */
+/* A known operator. */
 typedef struct EvalRow {
     const char *op; /* as NetNode.op */
     EvalOperator *run;
     EvalKind kind;
-    double (*one)(double x);           /* of those that map one operand's elements */
+    double (*one)(double x);           /* for those that map one operand's elements */
     double (*two)(double a, double b); /* of two operands' */
 } EvalRow;
 
 /* Row of an operator, NULL when it is not known. */
 const EvalRow *eval_find(const char *op);
 
-/* Evaluates a node; `in` has NULL for absent operands. An operand whose shape is not
- * known (NULL although the node has it) leaves all results unknown. Fails with
- * STATUS_FORMAT. */
+/* Evaluates a node; `in` has NULL for absent operands. An operand of unknown shape (NULL
+ * although the node has it) makes all results unknown. Fails with STATUS_FORMAT. */
 Status eval_node(const Net *net, ArrayPool *pool, const NetNode *node, Array *const *in,
                  Array **out, Diag *diag);
 
 /* ---- for operators ---- */
 
-/* Records what was asked for; returns false. */
+/* Records what is required; returns false. */
 bool eval_fault(EvalCall *call, const char *what);
 
 /* Operand `i`, NULL when absent. */
 Array *eval_in(const EvalCall *call, int i);
 
-/* Whether the first `count` operands are there, and no operand's numbers are unknown. */
+/* Whether the first `count` operands are present, and all operands' numbers are
+ * known. */
 bool eval_has(const EvalCall *call, int count);
 bool eval_knows(const EvalCall *call);
 

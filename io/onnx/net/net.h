@@ -1,9 +1,9 @@
-/* Net: the graph of an ONNX file with its names resolved, checked so that whoever reads
- * it need not doubt it.
+/* Net: the graph of an ONNX file with its names resolved, checked so that code that uses
+ * it can rely on it.
  *
- * Every name is given once, every operand exists and stands before its use (nodes are put
- * into topological order; a cycle is refused), stored tensors have the bytes that their
- * shapes ask for. What an operator makes of its operands is not checked here. */
+ * Every name is defined once, every operand exists and comes before its use (nodes are
+ * put into topological order; a cycle is refused), stored tensors have the bytes that
+ * their shapes require. What an operator does with its operands is not checked here. */
 #ifndef COMPRESS_IO_ONNX_NET_NET_H
 #define COMPRESS_IO_ONNX_NET_NET_H
 
@@ -17,7 +17,7 @@ typedef struct NetNode NetNode;
 typedef struct NetValue NetValue;
 struct Array; /* io/onnx/net/array.h */
 
-/* A value: an input, a stored tensor, or what a node gives. */
+/* A value: an input, a stored tensor, or a result of a node. */
 struct NetValue {
     const char *name;
     NetNode *producer;        /* NULL: an input or a stored tensor */
@@ -26,13 +26,13 @@ struct NetValue {
     const OnnxValue *input;   /* an input that is not stored, else NULL */
     int position;             /* among the inputs */
     bool is_output;
-    NetNode **users; /* each as often as it uses the value */
+    NetNode **users; /* each once per use of the value */
     int user_count;
     struct Array *probe[NET_PROBES]; /* what probing found: io/onnx/net/probe.h */
     struct Array *fixed; /* with the sizes that the file fixes: io/onnx/net/reopen.h */
     struct Node *lifted; /* what lifting made of it: io/onnx/lift/lift.h */
     struct Node *plain;  /* the same in its own shape: io/onnx/lift/lift_plain.h */
-    bool failed;         /* lifting it was tried, and could not be done: */
+    bool failed;         /* lifting it was tried, and failed: */
     const NetNode *stop; /* at this node, for this reason */
     const char *why;
     bool tokens_first; /* its rows are [T, N], not [N, T]: probe.h */
@@ -71,21 +71,21 @@ typedef struct Net {
     struct NetFiles *files; /* the mapped files */
 } Net;
 
-/* Reads and checks a file. Of an encoder-decoder model in two files `encoder` is the
- * other one, NULL otherwise: both become one graph, whose inputs have the names of a
- * model in one file (the decoder's input_ids are decoder_input_ids) and whose outputs are
- * the decoder's and encoder_last_hidden_state. Of an If by use_cache_branch, or by a
- * constant, the branch that is taken without earlier tokens stands in its place. Nodes
- * that no output needs are left out.
+/* Reads and checks a file. For an encoder-decoder model in two files, `encoder` is the
+ * other one, otherwise NULL: both become one graph, whose inputs have the names of a
+ * model in one file (the decoder's input_ids are decoder_input_ids) and whose outputs
+ * are the decoder's and encoder_last_hidden_state. An If by use_cache_branch, or by a
+ * constant, is replaced by the branch taken without earlier tokens. Nodes that no output
+ * needs are left out.
  *
- * Fails with STATUS_FORMAT, naming the node or tensor: a name given twice or by nobody, a
- * cycle, a shape whose size overflows, data of another length than the shape asks for,
- * external data outside of the file's folder or of its end; with STATUS_MODEL for an If
+ * Fails with STATUS_FORMAT, naming the node or tensor: a name defined twice or never, a
+ * cycle, a shape whose size overflows, data whose length differs from the shape's,
+ * external data outside the file's folder or beyond its end; with STATUS_MODEL for an If
  * by anything else; or with STATUS_IO. */
 Status net_read(Net **out, const char *path, const char *encoder, Diag *diag);
 
-/* net_read in two steps: what is stored is there after the first; the second makes real
- * numbers of weights of few bits and puts the nodes into order. */
+/* net_read in two steps: stored tensors are available after the first; the second
+ * converts weights of few bits to real numbers and puts the nodes into order. */
 Status net_open(Net **out, const char *path, const char *encoder, Diag *diag);
 Status net_settle(Net *net, Diag *diag);
 
@@ -93,24 +93,25 @@ Status net_settle(Net *net, Diag *diag);
 void net_destroy(Net *net);
 
 /* The bytes of a stored tensor's raw or external data, and the mapping they lie in
- * (borrowed, NULL = in none); NULL when the tensor holds its numbers in a list. */
+ * (borrowed, NULL = none); NULL when the tensor holds its numbers in a list. */
 const void *net_bytes(const Net *net, const OnnxTensor *tensor, Buf **map);
 
-/* Makes a tensor, whose type and shape are set, a view of a stored tensor's bytes. False,
- * with nothing changed, where they lie in no mapping or not aligned for its type. */
+/* Makes a tensor, whose type and shape are set, a view of a stored tensor's bytes.
+ * False, with nothing changed, if they lie in no mapping or are not aligned for its
+ * type. */
 bool net_view(Tensor *out, const Net *net, const OnnxTensor *tensor);
 
 /* Bytes of all files that the net was read from. */
 int64_t net_file_bytes(const Net *net);
 
-/* Whether a shape is one that tensors of a file may have; `count` (may be NULL) gets the
+/* Whether tensors of a file may have this shape; `count` (may be NULL) receives the
  * number of elements. */
 bool net_shape_count(const int64_t *dim, size_t rank, int64_t *count);
 
 /* Bytes of an element of a type (TensorProto.DataType), 0 = not a number. */
 size_t net_element_bytes(int32_t type);
 
-/* Numbers of a tensor that stand in its list, not in bytes. */
+/* Number of a tensor's numbers in its list, not in bytes. */
 size_t net_list_length(const OnnxTensor *tensor);
 
 /* Operand `i` of a node, NULL when it is absent. */
@@ -120,16 +121,16 @@ NetValue *net_operand(const NetNode *node, int i);
 
 /* Attribute by name, NULL when there is none. */
 const OnnxAttribute *net_attribute(const NetNode *node, const char *name);
-/* Integer or real attribute; an absent one has `fallback`. */
+/* Integer or real attribute; `fallback` if absent. */
 int64_t net_int(const NetNode *node, const char *name, int64_t fallback);
 double net_real(const NetNode *node, const char *name, double fallback);
-/* Whether a text attribute has a value; an absent one has `fallback`. */
+/* Whether a text attribute has a value; if absent, `fallback` is compared. */
 bool net_string_is(const NetNode *node, const char *name, const char *value,
                    const char *fallback);
 /* NULL when there is none. */
 const int64_t *net_ints(const NetNode *node, const char *name, int *count);
 
-/* Whether a node is of an operator; NULL is of none. */
+/* Whether a node has this operator; false for NULL. */
 bool net_is(const NetNode *node, const char *op);
 
 /* Records a fault at a node, "node 'x' (Slice): ...", and returns `status`. */

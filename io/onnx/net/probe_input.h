@@ -17,13 +17,13 @@ typedef enum InputKind {
     INPUT_SWITCH     /* use_cache_branch: always false here */
 } InputKind;
 
-/* By its name, as Hugging Face's exporter gives them. */
+/* By its name, as used by Hugging Face's exporter. */
 InputKind probe_input_kind(const NetValue *input);
 
-/* The type of an input that is a tensor; NULL when it is none, or has no type. */
+/* The type of an input that is a tensor; NULL when it is not, or has no type. */
 const OnnxTensorType *probe_input_type(const NetValue *input);
 
-/* Sizes of a probe; those of a source are of models that have a target as well. */
+/* Sizes of a probe; those of a source are for models that also have a target. */
 int64_t probe_samples(int probe);
 int64_t probe_tokens(int probe);
 int64_t probe_source_tokens(int probe);
@@ -31,8 +31,8 @@ int64_t probe_source_tokens(int probe);
 /* Whether token `t` of sample `n` counts in a probe's mask of `tokens` tokens. */
 bool probe_mask(int64_t tokens, int64_t n, int64_t t);
 
-/* Whether an input of this name belongs to the source of a model that has a target as
- * well. */
+/* Whether an input of this name belongs to the source of a model that also has a
+ * target. */
 bool probe_is_source(const Net *net, const char *input);
 
 #endif

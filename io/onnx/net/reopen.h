@@ -1,10 +1,10 @@
-/* Reopening: sizes that an exporter fixed, open again.
+/* Reopening: making sizes that an exporter fixed open again.
  *
- * PyTorch's exporter, told of no dynamic axes, fixes how many samples and tokens there
- * are and writes both numbers into the graph: shapes of reshapes, tables cut to so many
- * rows, masks of so many tokens. A net of such a file is evaluated with the file's own
- * sizes first. Beside the probes that says what each dimension is made of, and so what
- * the numbers in the graph stood for:
+ * PyTorch's exporter, without dynamic axes, fixes the numbers of samples and tokens and
+ * writes them into the graph: shapes of reshapes, tables cut to that many rows, masks of
+ * that many tokens. The net of such a file is first evaluated with the file's own sizes.
+ * Compared with the probes, that shows what each dimension consists of, and so what the
+ * numbers in the graph stood for:
  *
  * - of a Reshape, the dimensions of its operand in their order, which its result divides
  *   in another way (where a 1 could be samples or nothing, see match_shape);
@@ -13,10 +13,9 @@
  *   first rows, as many as there are tokens; what has one row for each sample, and the
  *   same in all of them: that row.
  *
- * With the file's own sizes the net stays what it was. A shorter text gets what the file
- * gives for it when padding fills it up that the mask hides. That samples do not meet is
- * checked where the net is lifted: no op of ours lets them (infer_samples,
- * exec/infer.h). */
+ * With the file's own sizes, the net is unchanged. A shorter text gets the result that
+ * the file gives for it with masked padding. That samples do not interact is checked
+ * when the net is lifted: none of our ops lets them (infer_samples, exec/infer.h). */
 #ifndef COMPRESS_IO_ONNX_NET_REOPEN_H
 #define COMPRESS_IO_ONNX_NET_REOPEN_H
 
@@ -28,35 +27,35 @@ enum { COUNTED_SAMPLES, COUNTED_TOKENS, COUNTED_SOURCE, COUNTED };
 /* The size of an input's dimension in the file; 0 = it is open. */
 int64_t reopen_fixed(const NetValue *input, int dim);
 
-/* What a dimension of an input counts where a file may fix it; -1 = nothing. */
+/* What a dimension of an input counts if a file may fix it; -1 = nothing. */
 int reopen_counted(const Net *net, const NetValue *input, int dim);
 
-/* How many samples, tokens or tokens of a source there are when the file's own sizes are
- * evaluated: the number that it fixes, or as many as in the last probe. */
+/* The number of samples, tokens or source tokens when the file's own sizes are
+ * evaluated: the number that it fixes, or that of the last probe. */
 int64_t reopen_file_count(const Net *net, int counted);
 
 /* Fills Net.fixed by the inputs; all 0 where nothing is fixed, or inputs differ, or there
  * are too few tokens for the probes. */
 void reopen_find(Net *net);
 
-/* Whether a net's sizes were fixed and are open now. */
+/* Whether a net's sizes were fixed and are now open. */
 bool reopen_any(const Net *net);
 
 typedef struct Reopen {
     Net *net;
     ArrayPool *pool;
-    NetNode **nodes;   /* those of the net so far, with those that were put between */
+    NetNode **nodes;   /* those of the net so far, including inserted ones */
     NetValue **values; /* that are new */
     int node_count, node_capacity, value_count, value_capacity;
 } Reopen;
 
 /* Gives a node whose operands have been evaluated (NetValue.fixed and .probe; its results
- * NetValue.fixed alone) operands without fixed sizes. Fails with STATUS_MODEL where it is
+ * NetValue.fixed alone) operands without fixed sizes. Fails with STATUS_MODEL if it is
  * not known what a size counts. */
 Status reopen_node(Reopen *r, NetNode *node, Diag *diag);
 
-/* Puts the nodes and values that were made into the net; frees what the reopening holds,
- * also after a failure. */
+/* Puts the new nodes and values into the net; frees what the reopening holds, also after
+ * a failure. */
 void reopen_end(Reopen *r);
 
 #endif

@@ -1,15 +1,15 @@
 /* Onnx build: a graph of ONNX operators, put together value by value.
  *
  * A value is known by its name, a string in the build's arena; "" stands for an optional
- * input that is left out. Operators are appended in the order in which they compute, so
- * that every name is defined before it is used:
+ * input that is left out. Operators are appended in order of computation, so that every
+ * name is defined before it is used:
  *
  *     const char *heads = ONNX_RESHAPE(b, x, 0, 0, 12, 64);
  *     heads = ONNX_TRANSPOSE(b, heads, 0, 2, 1, 3);
  *     const char *scores = ONNX_NODE(b, "MatMul", heads, keys);
  *
  * Constants and weights are initialisers of the outermost graph, each kept once. Bodies
- * of If and Scan are graphs of their own, which see the names of those around them. */
+ * of If and Scan are separate graphs, which see the names of the enclosing ones. */
 #ifndef COMPRESS_IO_ONNX_WRITE_ONNX_BUILD_H
 #define COMPRESS_IO_ONNX_WRITE_ONNX_BUILD_H
 
@@ -22,8 +22,8 @@ typedef struct OnnxList {
     int count, capacity;
 } OnnxList;
 
-/* How the elements of a weight stand in the file. Of a quantised one its numbers, scales
- * and zero points are initialisers of their own: io/onnx/onnx_form.h. */
+/* How the elements of a weight are laid out in the file. Numbers, scales and zero points
+ * of a quantised one are separate initialisers: io/onnx/onnx_form.h. */
 typedef enum OnnxForm {
     ONNX_AS_IT_IS,   /* q8: its numbers, int8 */
     ONNX_TRANSPOSED, /* [M, K...] as [K, M]; not of q4 */
@@ -44,7 +44,7 @@ typedef struct OnnxWeight {
 typedef struct OnnxBuild OnnxBuild;
 struct OnnxBuild {
     Arena *arena;
-    OnnxBuild *outer;  /* of a body: the graph around it */
+    OnnxBuild *outer;  /* for a body: the enclosing graph */
     const char *scope; /* names of nodes begin with it: "/encoder.3/attention" */
     int32_t real;      /* element type of real values: ONNX_F32 or ONNX_F16 */
     int numbered;      /* nodes named so far; of the outermost graph */
@@ -54,11 +54,11 @@ struct OnnxBuild {
     OnnxList kept;               /* see onnx_keep */
 };
 
-/* New outermost graph; and a new body inside of one. In the arena. */
+/* A new outermost graph; and a new body inside one. In the arena. */
 OnnxBuild *onnx_build_create(Arena *arena, int32_t real);
 OnnxBuild *onnx_build_inside(OnnxBuild *outer);
 
-/* The outermost graph that a body stands in. */
+/* The outermost graph that contains a body. */
 OnnxBuild *onnx_build_root(OnnxBuild *b);
 
 /* Appends an operator of the standard domain, or of com.microsoft if its name begins with
@@ -78,12 +78,12 @@ void onnx_set_real(OnnxBuild *b, const char *name, double value);
 void onnx_set_text(OnnxBuild *b, const char *name, const char *value);
 void onnx_set_body(OnnxBuild *b, const char *name, OnnxBuild *body);
 
-/* Gives the value `name` another name, if the operator appended last computes it; returns
- * the name that it has. */
+/* Gives the value `name` another name, if the operator appended last computes it;
+ * returns its resulting name. */
 const char *onnx_rename(OnnxBuild *b, const char *name, const char *to);
 
-/* Operators with what they are told by constants or attributes. Shapes may hold 0 (as in
- * the operand) and -1 (what is left). */
+/* Operators with their parameters as constants or attributes. Shapes may hold 0 (as in
+ * the operand) and -1 (the rest). */
 const char *onnx_reshape(OnnxBuild *b, const char *x, const int64_t *shape, int rank);
 const char *onnx_transpose(OnnxBuild *b, const char *x, const int64_t *order, int rank);
 #define ONNX_I64S(...)                                                                   \
@@ -113,7 +113,7 @@ const char *onnx_dim(OnnxBuild *b, const char *x, int64_t axis);
 const char *onnx_range(OnnxBuild *b, const char *from, const char *to);
 
 /* Constants: a scalar and a vector of integers, a scalar and a tensor of real numbers, a
- * tensor of integers. Equal ones are one. */
+ * tensor of integers. Equal ones are shared. */
 const char *onnx_i64(OnnxBuild *b, int64_t value);
 const char *onnx_i32(OnnxBuild *b, int32_t value);
 const char *onnx_u8(OnnxBuild *b, uint8_t value);
@@ -125,16 +125,16 @@ const char *onnx_f32s(OnnxBuild *b, const float *values, const int64_t *dim, int
 const char *onnx_indices(OnnxBuild *b, const int64_t *values, const int64_t *dim,
                          int rank);
 
-/* A storage's weights in the type that real values have; with `dim` in another shape of
- * as many elements. onnx_stored is the initialiser itself, in the storage's own type; of
- * a quantised one, what the form says of it. */
+/* A storage's weights in the type of real values; with `dim`, in another shape with the
+ * same number of elements. onnx_stored is the initialiser itself, in the storage's own
+ * type; for a quantised one, the part that the form selects. */
 const char *onnx_stored(OnnxBuild *b, const Storage *storage, OnnxForm form,
                         const int64_t *dim, int rank);
 const char *onnx_weight(OnnxBuild *b, const Storage *storage, OnnxForm form,
                         const int64_t *dim, int rank);
 
-/* Values that several operators need, by a key: onnx_kept finds one of this graph or one
- * around it, NULL when there is none; onnx_keep keeps one and returns it. */
+/* Values that several operators need, by a key: onnx_kept finds one in this graph or an
+ * enclosing one, NULL when there is none; onnx_keep keeps one and returns it. */
 const char *onnx_kept(OnnxBuild *b, const char *key);
 const char *onnx_keep(OnnxBuild *b, const char *key, const char *value);
 
@@ -145,7 +145,7 @@ void onnx_input(OnnxBuild *b, const char *name, int32_t type, const int64_t *dim
 void onnx_output(OnnxBuild *b, const char *name, int32_t type, const int64_t *dim,
                  const char *const *names, int rank);
 
-/* The messages of a graph: nodes, inputs, outputs, and of the outermost one its
+/* The messages of a graph: nodes, inputs, outputs, and for the outermost one its
  * initialisers. In the arena. */
 OnnxGraph *onnx_build_graph(OnnxBuild *b, const char *name);
 

@@ -7,13 +7,13 @@
  *     q4 in a product             MatMulNBits (com.microsoft)
  *     q4 elsewhere                divisions that take two numbers out of each byte
  *
- * Rows of a table are picked as they are stored, and scaled then. */
+ * Rows of a table are picked in stored form, and then scaled. */
 #ifndef COMPRESS_IO_ONNX_WRITE_ONNX_FEW_BITS_H
 #define COMPRESS_IO_ONNX_WRITE_ONNX_FEW_BITS_H
 
 #include "io/onnx/write/onnx_build.h"
 
-/* onnx_weight of a quantised storage, as it is: its real numbers. */
+/* onnx_weight for a quantised storage, untransposed: its real numbers. */
 const char *onnx_few_bits_weight(OnnxBuild *b, const Storage *storage, const int64_t *dim,
                                  int rank);
 

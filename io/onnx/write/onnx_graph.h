@@ -6,30 +6,30 @@
 
 /* What early exits become. */
 typedef enum OnnxExits {
-    ONNX_EXITS_OUTPUTS, /* outputs of their own, all computed */
-    ONNX_EXITS_NESTED,  /* one If in the other: what lies behind an exit is computed only
-                           where the model's rule does not leave there */
-    ONNX_EXITS_NONE     /* left out */
+    ONNX_EXITS_OUTPUTS, /* separate outputs, all computed */
+    ONNX_EXITS_NESTED, /* nested Ifs: what follows an exit is computed only if the model's
+                          rule does not leave there */
+    ONNX_EXITS_NONE    /* left out */
 } OnnxExits;
 
-/* How values become numbers of 8 bits in front of products (act=i8). */
+/* How values become 8-bit numbers before products (act=i8). */
 typedef enum OnnxActivations {
     ONNX_ACTIVATIONS_DYNAMIC, /* DynamicQuantizeLinear: one scale for all of them */
     ONNX_ACTIVATIONS_ROWS     /* one for each row, as this program computes */
 } OnnxActivations;
 
-/* How weights of 8 bits stand in products with such values. */
+/* How 8-bit weights are stored for products with such values. */
 typedef enum OnnxBytes {
-    ONNX_BYTES_UNSIGNED, /* without a sign: onnxruntime is exact on every processor */
-    ONNX_BYTES_SIGNED    /* as they are: faster with VNNI, wrong sums without */
+    ONNX_BYTES_UNSIGNED, /* unsigned: onnxruntime is exact on every processor */
+    ONNX_BYTES_SIGNED    /* unchanged: faster with VNNI, wrong sums without */
 } OnnxBytes;
 
 typedef struct OnnxOptions {
     int exits;              /* OnnxExits */
     int activations;        /* OnnxActivations */
     int bytes;              /* OnnxBytes */
-    bool cache;             /* states of decoders come in and go out */
-    int64_t external_above; /* bytes from which weights stand in a file beside */
+    bool cache;             /* states of decoders are inputs and outputs */
+    int64_t external_above; /* bytes above which weights go into a separate file */
 } OnnxOptions;
 
 /* Their rows and defaults. */
@@ -55,8 +55,8 @@ bool onnx_is_cached(const Graph *graph, const OnnxOptions *options);
 /* Whether every state of a decoder has a layer of its own. Fails with STATUS_MODEL. */
 Status onnx_check_states(const Graph *graph, Diag *diag);
 
-/* Layer behind the others, whose keys of no bytes tell how long a text is by now where no
- * layer has keys; -1 where some layer has. */
+/* An extra layer after the others, whose keys of no bytes tell the current length of a
+ * text if no layer has keys; -1 if some layer has keys. */
 int onnx_length_layer(const Graph *graph);
 
 #endif
