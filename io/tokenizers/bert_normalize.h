@@ -17,13 +17,13 @@ typedef struct BertRules {
     bool lowercase;
 } BertRules;
 
-/* Room for the characters that wait to be put in canonical order. Start with zeros. */
+/* Memory for characters waiting to be put in canonical order. Start with zeros. */
 typedef struct MarkRun {
     uint64_t *items;
     size_t count, capacity;
 } MarkRun;
 
-/* Applies the rules to valid UTF-8; replaces what `out` holds. */
+/* Applies the rules to valid UTF-8; replaces the content of `out`. */
 void bert_normalize(const BertRules *rules, Text *out, MarkRun *marks, const char *text,
                     size_t length);
 

@@ -1,6 +1,7 @@
-/* BPE: byte-pair encoding (Sennrich et al. 2016). A word starts as its characters, or its
- * bytes, and the two neighbours that stand first in the list of merges become one token
- * until no two neighbours stand in it. Exactly as the `tokenizers` library does it. */
+/* BPE: byte-pair encoding (Sennrich et al. 2016). A word starts as its characters, or
+ * its bytes, and the two neighbours that come first in the list of merges become one
+ * token, until no two neighbours are in the list. Exactly as in the `tokenizers`
+ * library. */
 #ifndef COMPRESS_IO_TOKENIZERS_BPE_H
 #define COMPRESS_IO_TOKENIZERS_BPE_H
 
@@ -30,9 +31,9 @@ typedef struct Bpe {
     int32_t unknown;    /* token of characters without one, -1 = none */
     bool byte_level;    /* words start as bytes */
     bool byte_fallback; /* characters without a token become their bytes */
-    bool fuse_unknown;  /* unknown characters side by side are one token */
+    bool fuse_unknown;  /* adjacent unknown characters are one token */
     bool ignore_merges; /* a word that is a token stays whole */
-    bool joins_words;   /* a merge puts a "▁" behind another character */
+    bool joins_words;   /* a merge puts a "▁" after another character */
 } Bpe;
 
 /* Characters that had no token. */
@@ -41,13 +42,13 @@ typedef struct UnknownChars {
     uint32_t first;
 } UnknownChars;
 
-/* A part of the word: a token, and its neighbours that are left, -1 at the ends. */
+/* A part of the word: a token, and its remaining neighbours, -1 at the ends. */
 typedef struct BpeSymbol {
     int32_t id; /* -1 = part of the one before */
     int32_t before, after;
 } BpeSymbol;
 
-/* A merge that waits: those of the least rank first, of these the leftmost. */
+/* A waiting merge: those of the least rank first, of these the leftmost. */
 typedef struct BpeCandidate {
     uint64_t order; /* rank, place */
     int32_t id;
@@ -73,10 +74,10 @@ Status bpe_bytes(Bpe *bpe, Loc at, Diag *diag);
 Status bpe_add(Bpe *bpe, TextSpan left, TextSpan right, Loc at, const char *key,
                Diag *diag);
 
-/* Makes room for merges and appends every way to make one of the first `count` tokens of
- * two others, both marked by `joined`: those of the highest score first, those of equal
- * scores with equal right, so that the leftmost in a word comes first (SentencePiece).
- * Fails with STATUS_FORMAT, about `key`, for tokens that are too long together. */
+/* Makes room for merges and appends every way to make one of the first `count` tokens
+ * from two others, both marked by `joined`: the highest scores first, equal scores with
+ * equal rank, so that the leftmost in a word comes first (SentencePiece). Fails with
+ * STATUS_FORMAT, about `key`, for tokens that are too long together. */
 Status bpe_add_splits(Bpe *bpe, Arena *arena, const Vocabulary *vocabulary,
                       const double *scores, const bool *joined, int32_t count, Loc at,
                       const char *key, Diag *diag);
@@ -88,8 +89,8 @@ void bpe_split(const Bpe *bpe, BpeScratch *scratch, const char *word, size_t len
 /* Frees the memory. */
 void bpe_scratch_free(BpeScratch *scratch);
 
-/* Character that stands for a byte in the tokens of GPT-2: itself where that can be
- * printed, else the next one from U+0100 on. */
+/* Character that stands for a byte in the tokens of GPT-2: itself if it can be printed,
+ * else the next one from U+0100 on. */
 uint32_t byte_char(unsigned char byte);
 
 /* Byte that a character stands for, -1 = none. */

@@ -1,7 +1,7 @@
-/* Charsmap: the normalizer within a SentencePiece model, as its files hold it. Bytes in
- * front give the size of a double-array trie of what is replaced (Aoe 1989, packed as
- * darts-clone does: 32 bits a unit, little-endian); behind it lie the replacements, each
- * ended by a zero byte, and the trie's values are their offsets.
+/* Charsmap: the normalizer within a SentencePiece model, as stored in its files. Leading
+ * bytes give the size of a double-array trie of what is replaced (Aoe 1989, packed as in
+ * darts-clone: 32 bits per unit, little-endian); it is followed by the replacements,
+ * each ended by a zero byte, and the trie's values are their offsets.
  *
  * A map comes with a file and is hostile: every step within it is checked. */
 #ifndef COMPRESS_IO_TOKENIZERS_CHARSMAP_H
@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-enum { CHARSMAP_KEY_MAX = 256 /* bytes that are looked at for one replacement */ };
+enum { CHARSMAP_KEY_MAX = 256 /* most bytes examined for one replacement */ };
 
 typedef struct Charsmap {
     const uint32_t *units; /* [unit_count], at least 1 */
@@ -26,20 +26,21 @@ typedef struct Charsmap {
 Status charsmap_parse(Charsmap *out, Arena *arena, const void *bytes, size_t length,
                       Loc at, const char *key, Diag *diag);
 
-/* The same from base64, as a tokenizer.json has it. */
+/* The same from base64, as in a tokenizer.json. */
 Status charsmap_parse_base64(Charsmap *out, Arena *arena, const char *text, Loc at,
                              const char *key, Diag *diag);
 
-/* What replaces the longest start of a text that the map has, or the shortest: a
- * terminated string, and at `matched` the bytes of the start, at least 1. NULL where
- * there is none. */
+/* The replacement for the longest start of a text that is in the map, or for the
+ * shortest: a terminated string, and at `matched` the bytes of the start, at least 1.
+ * NULL if there is none. */
 const char *charsmap_find(const Charsmap *map, const char *text, size_t length,
                           bool longest, size_t *matched);
 
 /* Appends valid UTF-8 as the normalizer Precompiled of the `tokenizers` library of
- * Hugging Face replaces it: a grapheme cluster of at most 5 bytes as a whole by what
- * replaces its shortest start, and where that is nothing, or the cluster is longer, every
- * character by itself. False when `out` becomes longer than `limit`. */
+ * Hugging Face replaces it: a grapheme cluster of at most 5 bytes is replaced as a whole
+ * by the replacement for its shortest start; if there is none, or the cluster is longer,
+ * every character is replaced by itself. False when `out` becomes longer than
+ * `limit`. */
 bool charsmap_replace_clusters(const Charsmap *map, Text *out, size_t limit,
                                TextSpan text);
 

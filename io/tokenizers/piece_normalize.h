@@ -1,4 +1,4 @@
-/* Piece normalizer: what SentencePiece does to a text before it cuts it into pieces:
+/* Piece normalizer: what SentencePiece does to a text before cutting it into pieces:
  * characters are replaced by the model's map, spaces become the mark U+2581. */
 #ifndef COMPRESS_IO_TOKENIZERS_PIECE_NORMALIZE_H
 #define COMPRESS_IO_TOKENIZERS_PIECE_NORMALIZE_H
@@ -12,7 +12,7 @@ typedef struct PieceRules {
     Charsmap map; /* where has_map */
     bool has_map;
     bool prefix;     /* a space comes before the text; */
-    bool first_only; /* not where a special token stands before it */
+    bool first_only; /* not if a special token comes before it */
     bool trim;       /* spaces at both ends, and all but one of a run, are left out */
     const Vocabulary *kept; /* texts that the map does not change; NULL = none */
 } PieceRules;

@@ -2,18 +2,18 @@
  * `sentencepiece.bpe.model`, `source.spm`, `target.spm`), protocol buffers of the message
  * ModelProto of sentencepiece_model.proto (Kudo and Richardson 2018), read by hand.
  *
- * Only what makes tokens of texts is taken; fields that are not known are skipped. */
+ * Only what is needed to tokenize texts is read; unknown fields are skipped. */
 #ifndef COMPRESS_IO_TOKENIZERS_SENTENCEPIECE_H
 #define COMPRESS_IO_TOKENIZERS_SENTENCEPIECE_H
 
 #include "io/tokenizers/charsmap.h"
 #include "io/tokenizers/vocabulary.h"
 
-/* Names of these files in Hugging Face's folders, ended by NULL; where several lie
- * there, the first counts. */
+/* Names of these files in Hugging Face's folders, ended by NULL; if several are present,
+ * the first counts. */
 extern const char *const PIECES_FILES[];
 
-/* Marian's two: of the texts that it translates, and of what it writes. */
+/* Marian's two: for the texts that it translates, and for its output. */
 #define PIECES_SOURCE "source.spm"
 #define PIECES_TARGET "target.spm"
 
@@ -22,7 +22,7 @@ typedef enum PieceType {
     PIECE_NORMAL = 1,
     PIECE_UNKNOWN,
     PIECE_CONTROL,      /* never found in a text */
-    PIECE_USER_DEFINED, /* found as it is, before anything else */
+    PIECE_USER_DEFINED, /* found literally, before anything else */
     PIECE_UNUSED,
     PIECE_BYTE
 } PieceType;
@@ -37,7 +37,7 @@ typedef struct PieceModel {
     PieceAlgorithm algorithm;
     bool byte_fallback;
     bool dummy_prefix; /* a space comes before every text */
-    bool trim;         /* spaces at both ends are left out, and all but one of a run */
+    bool trim;         /* spaces at both ends, and all but one of a run, are left out */
     bool has_map;
     Charsmap map;
 } PieceModel;

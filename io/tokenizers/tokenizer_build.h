@@ -1,5 +1,5 @@
-/* Tokenizer: putting one together: configuration, special tokens, templates, and tokens
- * in their places; for the readers of tokenizer_readers.h. */
+/* Tokenizer: building one: configuration, special tokens, templates, and tokens in their
+ * places; for the readers of tokenizer_readers.h. */
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_BUILD_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_BUILD_H
 
@@ -17,12 +17,12 @@ typedef struct SpecialNames {
 Status config_read(Tree **config, SpecialNames *names, Arena *arena, const Folder *folder,
                    Diag *diag);
 
-/* Looks up the special tokens of WordPiece, [PAD], [UNK] ... or <pad>, <s> ... where they
- * have no other name; all but the mask must be there. */
+/* Looks up the special tokens of WordPiece, [PAD], [UNK] ... or <pad>, <s> ... unless
+ * they have other names; all except the mask must exist. */
 Status specials_find(Tokenizer *self, const SpecialNames *names, Loc at, Diag *diag);
 
-/* Looks up those of a language model: the ones that are named must be there; then those
- * that the config.json of the folder numbers, then the usual names. */
+/* Looks up those of a language model: named ones must exist; then those numbered by the
+ * folder's config.json, then the usual names. */
 Status specials_find_some(Tokenizer *self, const SpecialNames *names,
                           const Folder *folder, Loc at, Diag *diag);
 
@@ -35,11 +35,11 @@ void template_plain(Tokenizer *self);
 /* Fills in that of RoBERTa: <s> A </s>, <s> A </s> </s> B </s>. */
 void template_roberta(Tokenizer *self, int32_t cls, int32_t sep);
 
-/* Fills in templates with a token before and one behind every text; -1 = none. */
+/* Fills in templates with a token before and one after every text; -1 = none. */
 void template_flags(Tokenizer *self, int32_t begin, int32_t end);
 
-/* Reads an added token but for its number: a map with `content` and flags; in the arena.
- * Fails with STATUS_FORMAT, about `where`. */
+/* Reads an added token except for its number: a map with `content` and flags; in the
+ * arena. Fails with STATUS_FORMAT, about `where`. */
 Status added_flags_read(AddedToken *out, Arena *arena, const Tree *map, const char *where,
                         Diag *diag);
 

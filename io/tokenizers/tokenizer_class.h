@@ -1,6 +1,6 @@
-/* Tokenizer: the classes of Hugging Face's folders, which say what stands in no file of
- * those without a tokenizer.json: special tokens, what goes around a text, and how it is
- * cut. */
+/* Tokenizer: the classes of Hugging Face's folders, which determine what no file says in
+ * folders without a tokenizer.json: special tokens, what goes around a text, and how it
+ * is cut. */
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_CLASS_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_CLASS_H
 
@@ -19,36 +19,36 @@ typedef enum ClassTemplate {
     AROUND_ROBERTA, /* <s> A </s>, <s> A </s> </s> B </s> */
     AROUND_END,     /* A </s>, A </s> B </s> */
     AROUND_LAST,    /* A </s>, A B </s> */
-    AROUND_FLAGS    /* where add_bos_token and add_eos_token say so */
+    AROUND_FLAGS    /* if add_bos_token and add_eos_token say so */
 } ClassTemplate;
 
 typedef struct TokenizerClass {
     const char *name; /* tokenizer_class, without its ending Tokenizer or TokenizerFast */
-    const char *types; /* each model_type of such models, between spaces */
+    const char *types; /* the model_types of such models, between spaces */
     ClassFiles files;
     ClassTemplate around;
-    SpecialNames names; /* where the configuration gives none */
-    bool add_begin;     /* of AROUND_FLAGS, where the configuration does not say */
-    bool shifted;       /* pieces are numbered as fairseq does */
-    bool extra_ids;     /* T5's <extra_id_0> ... behind the pieces */
-    bool digits;        /* words are cut as Qwen 2's */
+    SpecialNames names; /* if the configuration gives none */
+    bool add_begin;     /* for AROUND_FLAGS, if the configuration does not say */
+    bool shifted;       /* pieces are numbered as in fairseq */
+    bool extra_ids;     /* T5's <extra_id_0> ... after the pieces */
+    bool digits;        /* words are cut as in Qwen 2 */
 } TokenizerClass;
 
 /* The class that tokenizer_config.json names (`config`, NULL = none), else the one of the
- * model that the config.json of the folder describes; NULL where neither says, or where a
- * model that is not known has a plain vocabulary. Fails with STATUS_FORMAT, naming it,
- * for a class that is not known for these files. */
+ * model that the config.json of the folder describes; NULL if neither says, or if an
+ * unknown model has a plain vocabulary. Fails with STATUS_FORMAT, naming it, for a class
+ * that is not known for these files. */
 Status class_find(const TokenizerClass **out, const Tree *config, Arena *scratch,
                   const Folder *folder, ClassFiles files, Diag *diag);
 
-/* GPT-2's, which a vocabulary with merges is where nothing else is said. */
+/* GPT-2's, the default for a vocabulary with merges. */
 const TokenizerClass *class_gpt2(void);
 
-/* Fills up the names that are not given with those of a class, which may be NULL. */
+/* Fills in missing names with those of a class, which may be NULL. */
 void class_names(SpecialNames *names, const TokenizerClass *class);
 
-/* Sets the templates; the special tokens have their numbers. Fails with STATUS_FORMAT
- * where one that is wanted has none. */
+/* Sets the templates; the special tokens must have their numbers. Fails with
+ * STATUS_FORMAT if a needed one has none. */
 Status class_template(Tokenizer *self, const TokenizerClass *class, const Tree *config,
                       Loc at, Diag *diag);
 
@@ -58,7 +58,7 @@ Status class_added(AddedToken **out, int *count, Arena *arena, const Tree *confi
                    Diag *diag);
 
 /* Fails with STATUS_FORMAT for an additional_special_tokens of tokenizer_config.json
- * (NULL = none) that the tokenizer lacks: it would be a token more. */
+ * (NULL = none) that the tokenizer lacks: it would be an extra token. */
 Status class_check_additional(const Tokenizer *self, const Tree *config, Diag *diag);
 
 #endif

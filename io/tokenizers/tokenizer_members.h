@@ -1,4 +1,4 @@
-/* Tokenizer: members of tokenizer.json, checked for their kinds. */
+/* Tokenizer: members of tokenizer.json, with checks of their kinds. */
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_MEMBERS_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_MEMBERS_H
 
@@ -6,21 +6,21 @@
 #include "io/tokenizers/vocabulary.h"
 #include "ir/tree.h"
 
-/* Member of a map that may be left out or null; at `out` NULL then. Fails with
+/* Member of a map that may be missing or null; `out` is then NULL. Fails with
  * STATUS_FORMAT, naming `where` and the key, when it is of another kind. */
 Status json_member(const Tree **out, const Tree *map, const char *key, TreeKind kind,
                    const char *where, Diag *diag);
 
-/* A boolean member; `fallback` when it is left out or null. */
+/* A boolean member; `fallback` when it is missing or null. */
 Status json_flag(bool *out, const Tree *map, const char *key, bool fallback,
                  const char *where, Diag *diag);
 
-/* A string member that must be there, of 1 to TOKEN_BYTES_MAX bytes; in the arena. */
+/* A required string member of 1 to TOKEN_BYTES_MAX bytes; in the arena. */
 Status json_token(Token *out, Arena *arena, const Tree *map, const char *key,
                   const char *where, Diag *diag);
 
 /* The pattern of a Split or a Replace, a String or a Regex; freed by tokenizer_destroy,
- * also when reading goes on to fail. */
+ * also when reading fails later. */
 Status json_pattern(Regex **out, Arena *arena, const Tree *map, const char *where,
                     Diag *diag);
 
@@ -28,12 +28,12 @@ Status json_pattern(Regex **out, Arena *arena, const Tree *map, const char *wher
 Status json_replace(Regex **from, Token *to, Arena *arena, const Tree *map,
                     const char *where, Diag *diag);
 
-/* Fails unless a component, which may be NULL, is of the type that is supported. */
+/* Fails unless a component, which may be NULL, has the supported type. */
 Status json_type(const Tree *component, const char *name, const char *wanted,
                  const Tree *root, Diag *diag);
 
-/* Hands a component to `step` with its type, or each part of a Sequence, which is a list
- * `parts`; nothing when it is NULL. Stops where `step` fails. */
+/* Passes a component to `step` with its type, or each part of a Sequence, which is a
+ * list `parts`; does nothing when it is NULL. Stops if `step` fails. */
 typedef Status (*JsonStep)(void *user, const Tree *map, const char *type,
                            const char *where, Diag *diag);
 Status json_steps(const Tree *component, const char *name, const char *parts,

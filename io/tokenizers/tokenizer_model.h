@@ -1,5 +1,5 @@
-/* Tokenizer: what one is made of. tokenizer.h says what is done with it,
- * tokenizer_build.h how it comes to be; nothing of it changes once it is read. */
+/* Tokenizer: its parts. tokenizer.h says how it is used, tokenizer_build.h how it is
+ * built; it does not change once it is read. */
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_MODEL_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_MODEL_H
 
@@ -28,12 +28,12 @@ typedef struct Template {
 /* --- back to text --- */
 
 typedef enum DecodeKind {
-    DECODE_REPLACE,       /* what `regex` matches by `to` */
+    DECODE_REPLACE,       /* replaces what `regex` matches by `to` */
     DECODE_BYTE_FALLBACK, /* "<0x0A>" is a byte */
     DECODE_BYTE_LEVEL,    /* characters stand for bytes, as GPT-2 writes them */
-    DECODE_METASPACE,     /* marks are spaces; of the first token nothing when `strip` */
-    DECODE_WORDPIECE,     /* a space in front, or the prefix `from` taken off */
-    DECODE_SPACED         /* a space in front of all but the first */
+    DECODE_METASPACE, /* marks become spaces; the first token's is removed when `strip` */
+    DECODE_WORDPIECE, /* adds a leading space, or removes the prefix `from` */
+    DECODE_SPACED     /* a space before all but the first */
 } DecodeKind;
 
 typedef struct DecodeStep {
@@ -41,14 +41,14 @@ typedef struct DecodeStep {
     Regex *regex;
     Token from, to;
     bool strip;
-    bool cleanup; /* of WordPiece: no space before punctuation and English endings */
+    bool cleanup; /* for WordPiece: no space before punctuation and English endings */
 } DecodeStep;
 
-/* What every token goes through, and then the text as a whole. */
+/* Steps applied to every token, and then to the text as a whole. */
 typedef struct DecodeRules {
     DecodeStep steps[DECODE_MAX];
     int count;
-    Token strip; /* a character that is taken off the start, */
+    Token strip; /* a character that is removed from the start, */
     int most;    /* so often at most */
 } DecodeRules;
 
@@ -64,7 +64,7 @@ struct Tokenizer {
     Arena *arena;
     ModelKind kind;
     Vocabulary vocabulary; /* its tokens include the added ones */
-    bool *special;         /* [tokens]: left out of text where that is wanted */
+    bool *special;         /* [tokens]: left out of text on request */
     WordPiece wordpiece;   /* of MODEL_WORDPIECE */
     Bpe bpe;               /* of MODEL_BPE */
     Unigram unigram;       /* of MODEL_UNIGRAM */
@@ -72,7 +72,7 @@ struct Tokenizer {
     WordSplit split;       /* of MODEL_WORDS */
     int32_t unknown;       /* of MODEL_CHARACTERS and MODEL_WORDS: -1 = none */
     Normalizer normalizer;
-    AddedSet original, normalized; /* added tokens, by where they are looked for */
+    AddedSet original, normalized; /* added tokens, by where they are searched */
     Template single, pair;
     SpecialIds specials;
     DecodeRules decode;

@@ -1,5 +1,5 @@
-/* Tokenizer: its readers. io/tokenizers/tokenizer_read.c asks one for each kind of file;
- * they ask each other for the parts of a tokenizer.json. */
+/* Tokenizer: its readers. io/tokenizers/tokenizer_read.c calls one for each kind of
+ * file; they call each other for the parts of a tokenizer.json. */
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_READERS_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_READERS_H
 
@@ -12,7 +12,7 @@
 Status tokenizer_read_json(Tokenizer *self, Arena *scratch, const Folder *folder,
                            const char *name, Diag *diag);
 
-/* Fills an empty tokenizer from a vocab.txt, one token a line. */
+/* Fills an empty tokenizer from a vocab.txt, one token per line. */
 Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const Folder *folder,
                             const char *name, Diag *diag);
 
@@ -21,8 +21,8 @@ Status tokenizer_read_vocab(Tokenizer *self, Arena *scratch, const Folder *folde
 Status tokenizer_read_merges(Tokenizer *self, Arena *scratch, const Folder *folder,
                              const char *name, Diag *diag);
 
-/* Fills an empty tokenizer from a model of SentencePiece: by itself, or with what the
- * class of the tokenizer, that the configuration names, adds to it. */
+/* Fills an empty tokenizer from a SentencePiece model: alone, or with what the tokenizer
+ * class named by the configuration adds to it. */
 Status tokenizer_read_pieces(Tokenizer *self, Arena *scratch, const Folder *folder,
                              const char *name, Diag *diag);
 
@@ -33,7 +33,8 @@ Status tokenizer_read_words(Tokenizer *self, Arena *scratch, const Folder *folde
 
 /* --- parts of a tokenizer.json --- */
 
-/* Read what is particular to a kind of tokenizer.json; the tokens are in their places. */
+/* Read what is specific to a kind of tokenizer.json; the tokens must be in their
+ * places. */
 Status bpe_read(Tokenizer *self, const Tree *root, const Tree *model, SpecialNames *names,
                 Diag *diag);
 Status characters_read(Tokenizer *self, const Tree *root, const Tree *model,
@@ -56,23 +57,24 @@ Status unigram_vocab(const Tree **vocab, Arena *arena, const Tree *model,
 Status config_tokens(AddedToken **out, int *count, Arena *arena, const Tree *config,
                      Diag *diag);
 
-/* Set what tokenizer_config.json (NULL = none) says anew: do_lower_case, strip_accents
+/* Apply what tokenizer_config.json (NULL = none) overrides: do_lower_case, strip_accents
  * and tokenize_chinese_chars of a BertNormalizer, and add_prefix_space of a ByteLevel,
  * before the added tokens are made known; add_bos_token and add_eos_token of Llama's and
- * Gemma's classes, when everything is read. Fail with STATUS_FORMAT, at the key, where it
+ * Gemma's classes, when everything is read. Fail with STATUS_FORMAT, at the key, if it
  * contradicts a tokenizer.json that it cannot change. */
 Status config_text(Tokenizer *self, const Tree *config, Diag *diag);
 Status config_template(Tokenizer *self, const Tree *config, Diag *diag);
 
-/* Vocabulary of a model Characters as a map of numbers, also where it is a list; in the
+/* Vocabulary of a model Characters as a map of numbers, even if it is a list; in the
  * arena. Fails with STATUS_FORMAT. */
 Status characters_vocab(const Tree **vocab, Arena *arena, const Tree *model,
                         const Tree *root, Diag *diag);
 
-/* Reads the templates of a tokenizer.json's post_processor; the vocabulary is there. */
+/* Reads the templates of a tokenizer.json's post_processor; the vocabulary must be
+ * complete. */
 Status template_read(Tokenizer *self, const Tree *root, Diag *diag);
 
-/* Reads the decoder of a tokenizer.json, or sets what the model suggests. */
+/* Reads the decoder of a tokenizer.json, or sets the model's default. */
 Status decoder_read(Tokenizer *self, const Tree *root, Diag *diag);
 
 #endif

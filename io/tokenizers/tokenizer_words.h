@@ -14,22 +14,22 @@ enum { WORD_STEPS_MAX = 8 };
 typedef enum WordKind {
     WORDS_SPLIT,     /* by a regular expression */
     WORDS_DIGITS,    /* digits apart from the rest; each alone when `alone` */
-    WORDS_METASPACE, /* spaces become a mark, with which words start */
-    WORDS_FOUND,     /* what word_next finds; the white space between is left out */
-    WORDS_BYTES      /* a space in front, then as WORDS_SPLIT if there is one */
+    WORDS_METASPACE, /* spaces become a mark that starts words */
+    WORDS_FOUND,     /* what word_next finds; white space between words is left out */
+    WORDS_BYTES      /* a space before the text, then as WORDS_SPLIT if there is one */
 } WordKind;
 
-/* When Metaspace puts its mark in front. */
+/* When Metaspace prepends its mark. */
 typedef enum MarkScheme { MARK_ALWAYS, MARK_FIRST, MARK_NEVER } MarkScheme;
 
-/* What becomes of the stretches that a Split's expression matches, or with `invert` of
+/* What happens to the stretches that a Split's expression matches, or with `invert` to
  * those between. */
 typedef enum SplitBehavior {
     SPLIT_ISOLATED,   /* each is a word */
     SPLIT_REMOVED,    /* left out */
-    SPLIT_CONTIGUOUS, /* those side by side are one word */
+    SPLIT_CONTIGUOUS, /* adjacent ones are one word */
     SPLIT_PREVIOUS,   /* each belongs to the stretch before it, if there is one */
-    SPLIT_NEXT        /* each belongs to the stretch behind it, if there is one */
+    SPLIT_NEXT        /* each belongs to the stretch after it, if there is one */
 } SplitBehavior;
 
 typedef struct WordStep {
@@ -58,7 +58,7 @@ typedef struct WordScratch {
     UnigramScratch unigram;
 } WordScratch;
 
-/* What makes tokens of a word: one of the two. */
+/* What turns a word into tokens: one of the two. */
 typedef struct WordModel {
     const Bpe *bpe;
     const Unigram *unigram;
@@ -74,7 +74,7 @@ bool words_split(const WordRules *rules, const WordModel *model, WordScratch *sc
 Status words_read(WordRules *rules, bool *byte_level, Arena *arena, const Tree *root,
                   Diag *diag);
 
-/* Reads the mark and the scheme of a Metaspace, pre-tokenizer or decoder. */
+/* Reads the mark and the scheme of a Metaspace pre-tokenizer or decoder. */
 Status metaspace_read(Token *mark, MarkScheme *scheme, Arena *arena, const Tree *map,
                       const char *where, Diag *diag);
 

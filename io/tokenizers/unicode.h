@@ -19,23 +19,24 @@ enum {
  * above U+10FFFF are not), `length` when all is. */
 size_t utf8_check(const char *text, size_t length);
 
-/* Bytes, at least 1, of the longest start of a character that the text starts with; it
- * starts with no whole one. `open` says whether more text could complete it. */
+/* Bytes, at least 1, of the longest partial character that the text starts with; it must
+ * not start with a whole one. `open` says whether more text could complete it. */
 size_t utf8_start(const char *text, size_t length, bool *open);
 
-/* Bytes of the grapheme cluster (extended, UAX 29) that valid UTF-8, not empty, starts
- * with: what a reader takes for one character. */
+/* Bytes of the grapheme cluster (extended, UAX 29) that valid, non-empty UTF-8 starts
+ * with: what a reader perceives as one character. */
 size_t utf8_cluster(const char *text, size_t length);
 
 /* Number of characters of valid UTF-8. */
 size_t utf8_count(const char *text, size_t length);
 
-/* Line and column (in characters) of an offset; what is before it is valid UTF-8. Only
- * the file when they are too large to count. */
+/* Line and column (in characters) of an offset; what precedes it must be valid UTF-8.
+ * Only the file when they are too large to count. */
 Loc utf8_locate(const char *file, const char *text, size_t offset);
 
 /* Fails with STATUS_FORMAT, at the line and column (in characters) of `file`, when its
- * text holds invalid UTF-8 or a NUL, and as text_start_check (io/files/text_start.h). */
+ * text holds invalid UTF-8 or a NUL, and as text_start_check (io/files/text_start.h)
+ * does. */
 Status utf8_check_file(const char *file, const char *text, size_t length, Diag *diag);
 
 /* Reads one character of valid UTF-8 and its length in bytes. */
@@ -44,7 +45,7 @@ uint32_t utf8_decode(const char *text, size_t *bytes);
 /* Start of the character of valid UTF-8 that ends before `end`, which is not 0. */
 size_t utf8_before(const char *text, size_t end);
 
-/* Writes one character, up to UTF8_MAX bytes; returns how many. */
+/* Writes one character, up to UTF8_MAX bytes; returns their number. */
 size_t utf8_encode(char *out, uint32_t c);
 
 /* Length of a byte order mark at the start of the text: 3 or 0. */
@@ -67,14 +68,15 @@ bool char_is_punctuation(uint32_t c);
 bool char_is_nonspacing(uint32_t c);
 bool char_is_mark(uint32_t c);
 
-/* What regular expressions call \w: letters, marks, digits, connectors, joiners. */
+/* Matches \w of regular expressions: letters, marks, digits, connectors, joiners. */
 bool char_is_word(uint32_t c);
 
-/* Upper case, lower case or title case letter (Cased, but for those that are also
+/* Upper case, lower case or title case letter (Cased, except those that are also
  * Case_Ignorable). */
 bool char_is_cased(uint32_t c);
 
-/* Case_Ignorable: what may stand within a word without ending it, for the final sigma. */
+/* Case_Ignorable: what may occur within a word without ending it, for the final
+ * sigma. */
 bool char_is_case_ignorable(uint32_t c);
 
 /* Full lower case without regard to context; `out` takes up to 2 characters. Returns

@@ -1,7 +1,7 @@
 /* Unigram: the cut of a word into pieces whose log-probabilities have the greatest sum
  * (Kudo 2018), by Viterbi's algorithm over a trie of the pieces: time and memory are
- * proportional to the word. Exactly as the `tokenizers` library of Hugging Face does it,
- * or as SentencePiece does. */
+ * proportional to the word. Exactly as in the `tokenizers` library of Hugging Face, or
+ * as in SentencePiece. */
 #ifndef COMPRESS_IO_TOKENIZERS_UNIGRAM_H
 #define COMPRESS_IO_TOKENIZERS_UNIGRAM_H
 
@@ -9,7 +9,7 @@
 
 enum { UNIGRAM_NODES_MAX = 1 << 24 };
 
-/* A node of the trie. Its children stand side by side, in the order of their bytes. */
+/* A node of the trie. Its children are adjacent, in the order of their bytes. */
 typedef struct UnigramNode {
     uint32_t first; /* child */
     uint16_t count; /* of children */
@@ -28,14 +28,14 @@ typedef struct Unigram {
     int32_t unknown;          /* token of characters without one, -1 = none */
     double unknown_score;
     int32_t bytes[256]; /* tokens <0x00> to <0xFF>, -1 = none */
-    bool byte_fallback; /* unknown characters side by side become their bytes */
+    bool byte_fallback; /* adjacent unknown characters become their bytes */
     bool single;        /* sums are rounded to f32, as SentencePiece's */
 } Unigram;
 
 /* The best way to a place in the word. */
 typedef struct UnigramStep {
     double score;
-    uint32_t length; /* of the piece that ends here, 0 = no way leads here */
+    uint32_t length; /* of the piece that ends here, 0 = unreachable */
     int32_t id;
 } UnigramStep;
 
@@ -45,7 +45,7 @@ typedef struct UnigramScratch {
     size_t capacity;
 } UnigramScratch;
 
-/* What SentencePiece takes off the least score for a character without a piece. */
+/* What SentencePiece subtracts from the least score for a character without a piece. */
 #define UNIGRAM_PENALTY 10.0
 
 /* Finds the tokens of bytes in the vocabulary. */

@@ -19,8 +19,8 @@ typedef struct Token {
     uint32_t length;
 } Token;
 
-/* Hash table over `tokens`; those not added have a number and a text, but are not found.
- * A slot holds a number + 1 in its low 21 bits and bits of the hash above. */
+/* Hash table over `tokens`; tokens that were not added have a number and a text, but are
+ * not found. A slot holds a number + 1 in its low 21 bits and bits of the hash above. */
 typedef struct Vocabulary {
     Token *tokens;
     int32_t capacity;
@@ -29,7 +29,7 @@ typedef struct Vocabulary {
     uint32_t longest; /* in bytes, of the tokens added */
 } Vocabulary;
 
-/* What a token must start with, before the text that is compared: "" or "##". */
+/* What a token must start with, before the compared text: "" or "##". */
 typedef struct Prefix {
     const char *text;
     uint32_t length;
@@ -40,8 +40,8 @@ typedef struct Prefix {
 void vocabulary_create(Vocabulary *vocabulary, Arena *arena, int32_t capacity);
 
 /* Enters tokens[id], of at most TOKEN_BYTES_MAX bytes. Returns the number of the token of
- * this text: `id`, or another one that was there before; VOCABULARY_FULL when too many
- * tokens share a place in the table, which happens to none but crafted files. */
+ * this text: `id`, or that of an earlier token; VOCABULARY_FULL when too many tokens
+ * share a place in the table, which happens only with crafted files. */
 int32_t vocabulary_add(Vocabulary *vocabulary, int32_t id);
 
 /* Number of a token, -1 when absent. */
@@ -50,12 +50,12 @@ int32_t vocabulary_find(const Vocabulary *vocabulary, const char *text, size_t l
 /* A prefix; the text is borrowed. */
 Prefix prefix_of(const char *text, size_t length);
 
-/* Longest token that is `prefix` and then a start of the text, not empty: its number and
- * at `matched` the bytes of text it takes, or -1. */
+/* Longest token that consists of `prefix` and a non-empty start of the text: its number,
+ * and at `matched` the bytes of text it takes, or -1. */
 int32_t vocabulary_longest(const Vocabulary *vocabulary, const Prefix *prefix,
                            const char *text, size_t length, size_t *matched);
 
-/* Takes the text of a vocab.txt, one token a line, apart: `capacity` tokens, all added,
+/* Splits the text of a vocab.txt, one token per line: `capacity` tokens, all added,
  * whose texts lie in `text` (terminated; changed). White space at the end of a line does
  * not count. Fails with STATUS_FORMAT, at the line. */
 Status vocabulary_parse(Vocabulary *vocabulary, Arena *arena, const char *file,

@@ -1,4 +1,4 @@
-/* Word split: a text as whole words, for tokenizers whose tokens are words. */
+/* Word split: cuts a text into whole words, for tokenizers whose tokens are words. */
 #ifndef COMPRESS_IO_TOKENIZERS_WORD_SPLIT_H
 #define COMPRESS_IO_TOKENIZERS_WORD_SPLIT_H
 
@@ -9,19 +9,19 @@ typedef enum WordSplit {
     SPLIT_WORDS,       /* what WORDS_REGEX finds */
     SPLIT_PUNCTUATION, /* at white space, and around every punctuation character
                           (BertPreTokenizer) */
-    SPLIT_SPACES       /* at white space alone (WhitespaceSplit) */
+    SPLIT_SPACES       /* only at white space (WhitespaceSplit) */
 } WordSplit;
 
-/* Numbers with their points and commas; letters, digits and accents, held together by an
- * apostrophe or hyphen between them; any other character by itself. Words that are joined
- * with spaces are cut at the same places by the tokenization `13a` of BLEU, as far as
+/* Numbers with their points and commas; letters, digits and accents, joined by an
+ * apostrophe or hyphen between them; any other character by itself. If the words are
+ * joined with spaces, BLEU's tokenization `13a` cuts them at the same places, as far as
  * they are ASCII. */
 #define WORDS_REGEX                                                                        \
     "\\p{N}+(?:[.,]\\p{N}+)+|[\\p{L}\\p{N}\\p{Mn}]+(?:['\u2019-][\\p{L}\\p{N}\\p{Mn}]+)*|" \
     "[^\\s\\p{L}\\p{N}\\p{Mn}]"
 
-/* The next word of valid UTF-8 from *begin on, moved to where it begins; *end is behind
- * it. False when there is none. */
+/* The next word of valid UTF-8 from *begin on, which moves to its start; *end receives
+ * its end. False when there is none. */
 bool word_next(WordSplit split, const char *text, size_t length, size_t *begin,
                size_t *end);
 

@@ -1,5 +1,5 @@
-/* WordPiece: words and their tokens, as the `tokenizers` library of Hugging Face finds
- * them for BERT (BertPreTokenizer, WordPiece). */
+/* WordPiece: words and their tokens, as in the `tokenizers` library of Hugging Face for
+ * BERT (BertPreTokenizer, WordPiece). */
 #ifndef COMPRESS_IO_TOKENIZERS_WORDPIECE_H
 #define COMPRESS_IO_TOKENIZERS_WORDPIECE_H
 
@@ -8,7 +8,7 @@
 /* How words become tokens. */
 typedef struct WordPiece {
     const Vocabulary *vocabulary;
-    Prefix whole, continued; /* "" and what continues a word, "##" */
+    Prefix whole, continued; /* "" and the prefix of continuations of a word, "##" */
     int32_t unknown;         /* for words without tokens or beyond max_chars */
     size_t max_chars;        /* in characters */
 } WordPiece;
