@@ -61,7 +61,7 @@ void storage_copy(Arena *arena, Storage *storage, const Storage *from);
 Status storage_blank(Tensor *out, void **data, const Storage *from, DType dtype, int rank,
                      const int64_t *dim, Diag *diag);
 
-/* ---- who uses it ---- */
+/* ---- its users ---- */
 
 /* Whether only `users` read the leaf: no other node, no output. */
 bool storage_used_by(const Graph *graph, const Node *leaf, StorageUsers users);

@@ -113,7 +113,7 @@ typedef struct TrainOptions {
     const TrainMeasure *measure;   /* on the development set; NULL = there is none */
     const TrainHook *hook;         /* NULL = none */
     const char *const *part_names; /* what messages call the parts of the loss */
-    const TrainKeeper *keeper;     /* keeps the state; NULL = nobody */
+    const TrainKeeper *keeper;     /* keeps the state; NULL = none */
     int serial;                    /* number of this training within its step, from 0 */
     bool more;                     /* the step continues with another one */
 } TrainOptions;

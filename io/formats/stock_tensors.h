@@ -1,4 +1,4 @@
-/* Stock tensors: a model's weights as the checkpoint of its architecture holds them. */
+/* Stock tensors: a model's weights as stored in the checkpoint of its architecture. */
 #ifndef COMPRESS_IO_FORMATS_STOCK_TENSORS_H
 #define COMPRESS_IO_FORMATS_STOCK_TENSORS_H
 
@@ -13,7 +13,7 @@ typedef struct StockTensor {
     const char *built[SPLIT_MAX];    /* names of these parts in Stock.built */
     int count;                       /* of parts */
     bool by_rows;                    /* parts are one after another */
-    Tensor shape; /* with the type of the parts, F32 where they have several */
+    Tensor shape;                    /* with the type of the parts, F32 if they differ */
 } StockTensor;
 
 /* First row of a part of a tensor whose parts are one after another; else 0. */
@@ -26,9 +26,9 @@ int stock_tensors(StockTensor **out, Arena *arena, const Stock *stock);
  * storages must have data. Fails with STATUS_MEMORY. */
 Status stock_tensor_values(Tensor *out, const StockTensor *tensor, Diag *diag);
 
-/* Whether a checkpoint has each weight of a model as the model has it: none is turned,
- * and none stands with others in one tensor. True, too, where the model is no
- * architecture of transformers. Shapes suffice. */
+/* Whether a checkpoint holds each weight just as the model does: none is transposed, and
+ * none shares a tensor with others. Also true if the model is not an architecture of
+ * transformers. Shapes suffice. */
 bool stock_tensors_whole(const Model *model);
 
 #endif

@@ -10,11 +10,11 @@
  *     {"place": "encoder.0", "role": "q", "storage": NAME, "rows": 64, "columns": 64,
  *      "rank90": 21, "rank99": 47, "sigma": [3.1, 2.9, ...]}
  *
- * rank90 and rank99 are the fewest singular values that hold so many percent of the sum
- * of all squares, 0 for a matrix of zeros. Of n values `sigma` has all up to
+ * rank90 and rank99 are the fewest singular values that hold that many percent of the
+ * sum of all squares, 0 for a matrix of zeros. Of n values `sigma` has all up to
  * SPECTRUM_VALUES, else those at places round(i (n - 1) / (SPECTRUM_VALUES - 1)). They
- * are LAPACK's, in double. Matrices whose smaller side exceeds SPECTRUM_SIDE are counted
- * in "spectra_left_out" alone. Fails with STATUS_MEMORY, STATUS_MODEL,
+ * are LAPACK's, in double. Matrices whose smaller side exceeds SPECTRUM_SIDE are only
+ * counted in "spectra_left_out". Fails with STATUS_MEMORY, STATUS_MODEL,
  * STATUS_INTERRUPTED. */
 Status spectra_record(PassContext *ctx, Graph *graph, Diag *diag);
 

@@ -3,7 +3,7 @@
  * - steps/KEY.json: an entry (passes/pipeline/step_entry.h) with the parts of its key and
  *   a hash over both
  * - models/STATE.h5: the model that steps left, in the native format, once for each state
- * - lock: held by who removes files
+ * - lock: held while files are removed
  *
  * Files are written under temporary names and renamed, so none is ever incomplete. What
  * is read is checked against its hash; damaged files are ignored with a warning, and
