@@ -50,14 +50,14 @@ typedef struct AddSinusoidAttrs {
  * after the first are flattened to K. With `transposed` the weight is [K, M] and the
  * result x W + b: a second user of a factor that is stored the other way round. */
 /* With `act` i8 the rows of x are rounded to whole numbers of 8 bits before the product,
- * symmetric, with the scale max|x| / 127 of each row. Of weights of type q8 [M, K] the
- * float kernel then sums whole numbers; other weights are multiplied as real numbers.
- * Gradients are those without rounding (straight-through), with the rounded x for the
- * weight.
+ * symmetric, with the scale max|x| / 127 of each row. With weights of type q8 [M, K],
+ * the float kernel then sums whole numbers; other weights are multiplied as real
+ * numbers. Gradients are those without rounding (straight-through), with the rounded x
+ * for the weight.
  *
- * With `round` the rows of real weights are rounded in every product as passes/quantize
- * would do it for good, to the numbers of a type of ir/quantised.h; gradients are those
- * of the rounded ones (straight-through), in float. Training graphs alone have it. */
+ * With `round`, the rows of real weights are rounded in every product as passes/quantize
+ * would do permanently, to the numbers of a type of ir/quantised.h; gradients are those
+ * of the rounded ones (straight-through), in float. Only training graphs have it. */
 #define LINEAR_ACT_NAMES "float|i8"
 typedef enum LinearAct { LINEAR_ACT_FLOAT, LINEAR_ACT_I8 } LinearAct;
 #define LINEAR_ROUND_NAMES "none|q8|q4_32|q4_64|q4_128"
@@ -120,17 +120,17 @@ typedef struct DropoutAttrs {
  * softmax as it is, so nothing is computed with it and its gradient is 0. */
 /* With `window` w > 0 (Swin, Liu et al., 2021) the tokens are those that window_partition
  * made with the same grid_h, grid_w, window and shift: every window of w x w tokens
- * attends to itself alone. Bias [H, w w, w w], rel_key and rel_bias ((2 w - 1)^2 rows)
+ * attends only to itself. Bias [H, w w, w w], rel_key and rel_bias ((2 w - 1)^2 rows)
  * are then over one window and shared by all. With `shift` > 0 the windows in the last
  * row or column hold tokens from opposite ends of the grid: -100 is added between them,
- * after mix_before. Neither `causal` nor `skip` goes with it. */
+ * after mix_before. Neither `causal` nor `skip` can be combined with it. */
 /* With `buckets` B > 0 rel_bias is a table by the distance of key and query along the
- * tokens (ir/buckets.h): of a sequence of any length, T and S need not be equal.
- * `distance` is that from which on all are in the last bucket, and with `bidirectional`
- * later keys have buckets of their own. */
+ * tokens (ir/buckets.h): sequences may have any length, and T and S need not be equal.
+ * From `distance` on, all are in the last bucket, and with `bidirectional` later keys
+ * have their own buckets. */
 /* With kv_heads G < heads (grouped queries) k and v have G heads; query head h reads head
  * h / (heads / G). */
-/* With `reach` W > 0 a query i sees the keys j with |i - j| < W alone: a window that
+/* With `reach` W > 0, a query i sees only the keys j with |i - j| < W: a window that
  * slides along the tokens (Beltagy et al., 2020), of the last W tokens if causal (Jiang
  * et al., 2023). With `cap` c > 0 the scores, all terms added, are c tanh(A / c) before
  * the heads are mixed (Gemma 2, 2024). */
@@ -155,9 +155,9 @@ static inline int64_t heads_of_keys(int64_t heads, int64_t kv_heads) {
 /* window_partition(x[N, T, D]) -> [N, P, D]: the tokens of a grid_h x grid_w grid, row by
  * row, come out window by window, each window x window tokens row by row; windows follow
  * each other row by row. First the grid is padded with zeros at the bottom and on the
- * right to whole windows (P tokens), then turned, so that the first token comes from row
- * `shift` and column `shift`. window_reverse(x[N, P, D]) -> [N, T, D] puts all back and
- * leaves out the padding. */
+ * right to whole windows (P tokens), then shifted cyclically, so that the first token
+ * comes from row `shift` and column `shift`. window_reverse(x[N, P, D]) -> [N, T, D]
+ * undoes this and leaves out the padding. */
 typedef struct WindowAttrs {
     int64_t grid_h, grid_w, window, shift;
 } WindowAttrs;
@@ -176,7 +176,7 @@ typedef struct DepthwiseConvAttrs {
     int64_t grid_h, grid_w, skip;
 } DepthwiseConvAttrs;
 
-/* prepend_token(x[N, T, D], token[1, 1, D]) -> [N, T + 1, D]: the token in front.
+/* prepend_token(x[N, T, D], token[1, 1, D]) -> [N, T + 1, D]: adds the token before x.
  * mean_tokens(x[N, T, D], mask[N, T]?) -> [N, D]: mean over the tokens whose mask is not
  * 0; 0 where there is none. last_token(x[N, T, D], mask[N, T]?) -> [N, D]: the last one
  * whose mask is not 0; the first where there is none. No attributes. */
@@ -256,16 +256,16 @@ typedef struct RnnAttrs {
  * result, and `steps` has T columns) and a context: the memory weighted by softmax of
  * align_score tanh(align_memory memory_j + align_state s_{t-1}), s being the cell, or
  * without alignment its mean; over the source tokens where mask is not 0. In training,
- * with embedding[V, K]? and head[V, M]?, words that head chooses by the last result stand
- * in place of a share 1 - teacher_forcing of the rows of x. */
+ * with embedding[V, K]? and head[V, M]?, words that head chooses by the last result
+ * replace a share 1 - teacher_forcing of the rows of x. */
 typedef struct AttentionLstmAttrs {
     double teacher_forcing;
 } AttentionLstmAttrs;
 
 /* feature_map(x[N, T, H d], weight[G, r, d]?, bias[G, r]?) -> [N, T, H k]: per head h,
  * fn(W_g (scale x_h) + b_g) with g = h / (H / G) (T2R, Kasai et al., 2021). Without a
- * weight fn(scale x_h), r = d; k = r but for hedgehog. elu1: elu + 1 (Katharopoulos et
- * al., 2020); positive: exp(W x - |x|^2 / 2) / sqrt(k) (Choromanski et al., 2021);
+ * weight fn(scale x_h), r = d; k = r except for hedgehog. elu1: elu + 1 (Katharopoulos
+ * et al., 2020); positive: exp(W x - |x|^2 / 2) / sqrt(k) (Choromanski et al., 2021);
  * hedgehog: [softmax(u), softmax(-u)] over the r numbers u of a head, so k = 2 r, and
  * exp: exp(u - max u) (Zhang et al., 2024). */
 #define FEATURE_FN_NAMES "relu|elu1|positive|hedgehog|exp"
@@ -326,8 +326,8 @@ typedef struct SoftCrossEntropyAttrs {
 } SoftCrossEntropyAttrs;
 
 /* binary_cross_entropy(logits[N..., C], targets[N..., C], mask[N...]? integer): every
- * label for itself, mean over labels and rows. Targets lie in [0, 1]; smoothing e makes
- * them (1 - e) y + e / 2. `positive` weighs the term of y: empty = 1, one number = that
+ * label by itself, mean over labels and rows. Targets lie in [0, 1]; smoothing e makes
+ * them (1 - e) y + e / 2. `positive` weights the term of y: empty = 1, one number = that
  * of all labels, or one for each. The targets get no gradient. */
 typedef struct BinaryCrossEntropyAttrs {
     double smoothing;
@@ -358,7 +358,8 @@ typedef SoftCrossEntropyAttrs SoftSpanCrossEntropyAttrs, SoftChoiceCrossEntropyA
  * over sqrt(E), both over the tokens that count; cross-entropy of the student's rows
  * against the teacher's, mean over a sample's rows that count, then over samples.
  * x and y may be the same node (hidden relation). The teacher gets no gradient. With
- * `window` w > 0 every w tokens after each other relate to themselves alone; w divides T.
+ * `window` w > 0, each group of w consecutive tokens relates only to itself; w divides
+ * T.
  */
 typedef struct RelationAttrs {
     int64_t window; /* 0 = all tokens */
@@ -377,8 +378,8 @@ typedef struct GramMseAttrs {
  * squared difference of their cosines. No attributes. */
 
 /* contrastive(x[N, D]) -> scalar: rows come in groups of an anchor, the row that belongs
- * to it, and rows that do not. Cross-entropy of finding the former among the rows behind
- * the anchors of all groups, by cosines times `scale`; see exec/ops/contrastive.c. */
+ * to it, and rows that do not. Cross-entropy of finding the former among the non-anchor
+ * rows of all groups, by cosines times `scale`; see exec/ops/contrastive.c. */
 typedef struct ContrastiveAttrs {
     int64_t group;
     double scale;
@@ -426,8 +427,8 @@ typedef struct AttentionMatchAttrs {
 
 /* ---- any tensors ----
  *
- * What a graph that no other op describes is made of. Values are real; integers and
- * booleans are real numbers too, exact up to 2^24. Shapes are repeated as NumPy does it.
+ * What graphs beyond the other ops consist of. Values are real; integers and booleans
+ * are represented as real numbers, exact up to 2^24. Shapes are broadcast as in NumPy.
  * Attributes that spell a shape hold numbers, symbols and products: "N, T, 12, 64".
  *
  * reshape(x): the same elements in `shape`. expand(x): x repeated to `shape`. */
@@ -448,14 +449,14 @@ typedef struct SliceAttrs {
 } SliceAttrs;
 
 /* gather(x, indices): x[..., indices, ...] along `axis`, indices being real numbers;
- * those beyond the ends are the ends. concat(x...): joined along `axis`. */
+ * those beyond the ends are clamped. concat(x...): joined along `axis`. */
 typedef struct AxisAttrs {
     int64_t axis;
 } AxisAttrs;
 
-/* matmul(a[..., M, K], b[..., K, L]) -> [..., M, L]: a b for each of the matrices; what
- * stands before the last two dimensions is repeated. No attributes. to_real(x integer):
- * the same numbers. No attributes. */
+/* matmul(a[..., M, K], b[..., K, L]) -> [..., M, L]: a b for each pair of matrices; the
+ * dimensions before the last two are broadcast. No attributes. to_real(x integer): the
+ * same numbers. No attributes. */
 
 /* unary(x): fn(x). */
 #define UNARY_NAMES "abs|exp|log|sqrt|reciprocal|erf|sin|cos|floor|ceil|round|trunc|sign"
@@ -498,7 +499,7 @@ typedef struct BinaryAttrs {
     double number;
 } BinaryAttrs;
 
-/* where(condition, a?, b?): a where condition > 0, else b; numbers where they are
+/* where(condition, a?, b?): a where condition > 0, else b; numbers if they are
  * absent. */
 typedef struct WhereAttrs {
     double a_number, b_number;

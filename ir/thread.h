@@ -1,4 +1,4 @@
-/* Thread: starting one beside the caller's. */
+/* Thread: starting one in addition to the caller's. */
 #ifndef COMPRESS_IR_THREAD_H
 #define COMPRESS_IR_THREAD_H
 

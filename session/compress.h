@@ -43,15 +43,15 @@
  * run models may run concurrently: compress_run, compress_prepare,
  * compress_run_prepared, compress_write, compress_copy_writer, compress_translate,
  * compress_generate, compress_tokenize and compress_prepare_writer once they have read
- * the tokenizer, compress_predict of texts once its runner has; and beside these one of
- * compress_prepare_translator, compress_load, compress_save, compress_inspect at a time.
- * Calls that run passes (compress_apply, compress_plan, compress_run_recipe,
- * compress_plan_recipe, compress_add_plugin) change process-wide state, so each waits
- * until no other call is running, and calls that begin meanwhile wait for it; therefore
- * a callback must not wait for another thread's call. Each call has its own threads: a
- * host that answers several requests at once should give each context its share of the
- * processors, and all calls together should use no more threads than OpenBLAS was built
- * for, 64 or 128.
+ * the tokenizer, compress_predict of texts once its runner has; and, together with
+ * these, one at a time of compress_prepare_translator, compress_load, compress_save,
+ * compress_inspect. Calls that run passes (compress_apply, compress_plan,
+ * compress_run_recipe, compress_plan_recipe, compress_add_plugin) change process-wide
+ * state, so each waits until no other call is running, and calls that begin meanwhile
+ * wait for it; therefore a callback must not wait for another thread's call. Each call
+ * has its own threads: a host that answers several requests at once should give each
+ * context its share of the processors, and all calls together should use no more threads
+ * than OpenBLAS was built for, 64 or 128.
  *
  * The shared library exports exactly what this header declares. What a version promises:
  * docs/compatibility.md. */

@@ -34,7 +34,7 @@ Status predictions_prepare(Predictions *predictions, Arena *arena, Diag *diag);
  *   multi_label: `labels` that reach their thresholds (the model's, else 0.5), most
  *     probable first, with `label` and `score`; and `scores` of all;
  *   regress: `values`;
- *   label_tokens: of texts alone: `words` with `word` and `label` (null where it was cut
+ *   label_tokens: only for texts: `words` with `word` and `label` (null where it was cut
  *     off);
  *   find_span: of texts that are pairs, a question and the text that may hold its answer:
  *     the `answer` as its tokens spell it, and `score`, the sum of the logits of its ends

@@ -28,10 +28,9 @@
  *     random, in proportion to how near the two are, so that it is right in the mean: a
  *     second moment changes by less than half a unit of bfloat16 in most steps, and
  *     rounded to the nearest would stay where it is (Gupta et al., "Deep Learning with
- *     Limited Numerical Precision", ICML 2015). What is drawn depends on the step's key
- *     and the element's number alone, that of the range's first one being `first`.
- *   update_average: a += (1 - decay) (w - a).
- *   add_floats: to += from. sum_squares: in double.
+ *     Limited Numerical Precision", ICML 2015). What is drawn depends only on the step's
+ * key and the element's number; `first` is that of the range's first one. update_average:
+ * a += (1 - decay) (w - a). add_floats: to += from. sum_squares: in double.
  *
  * Sampling, over n logits x:
  *   largest_logit: the largest; -inf where there is none, NaN where one of them is NaN.

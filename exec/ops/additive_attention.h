@@ -1,5 +1,5 @@
 /* Additive attention (Bahdanau et al., 2015): the score of a source token, and the
- * weighted sum of what is attended to. */
+ * weighted sum of the attended values. */
 #ifndef COMPRESS_EXEC_OPS_ADDITIVE_ATTENTION_H
 #define COMPRESS_EXEC_OPS_ADDITIVE_ATTENTION_H
 

@@ -1,4 +1,4 @@
-/* What losses on labels that are each there or not share. */
+/* Shared by losses on independent binary labels. */
 #ifndef COMPRESS_EXEC_OPS_BINARY_ENTROPY_H
 #define COMPRESS_EXEC_OPS_BINARY_ENTROPY_H
 

@@ -36,7 +36,7 @@ void REAL_FN(relative_collect)(const RelativeGrid *grid, int64_t query,
 /* --- a bias for every offset: a table [(2 height - 1) (2 width - 1), heads] --- */
 
 /* maps[h, i, j] += table[offset of i and j, h] for the tokens i and j of the grid and the
- * heads first <= h < end; a map is of all tokens, those before the grid too. */
+ * heads first <= h < end; a map covers all tokens, including those before the grid. */
 void REAL_FN(relative_bias_spread)(const RelativeGrid *grid, int64_t heads, int64_t first,
                                    int64_t end, const REAL *table, REAL *maps);
 

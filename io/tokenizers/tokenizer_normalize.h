@@ -1,4 +1,4 @@
-/* Tokenizer: normalizers, what is done to a text before it is cut into words. */
+/* Tokenizer: normalizers, applied to a text before it is cut into words. */
 #ifndef COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
 #define COMPRESS_IO_TOKENIZERS_TOKENIZER_NORMALIZE_H
 
@@ -11,7 +11,7 @@
 
 enum {
     NORMALIZE_MAX = 8,          /* steps */
-    NORMALIZED_BYTES = 1 << 30, /* most of a text, before and after */
+    NORMALIZED_BYTES = 1 << 30, /* most bytes of a text, before and after */
 };
 
 typedef enum NormalizeKind {
@@ -22,10 +22,10 @@ typedef enum NormalizeKind {
     NORMALIZE_FORM,
     NORMALIZE_STRIP,   /* white space at the start, where `left`, and the end, `right` */
     NORMALIZE_ACCENTS, /* marks are left out */
-    NORMALIZE_NMT,     /* control characters are left out or spaces, as SentencePiece's
-                          rules `nmt` say */
+    NORMALIZE_NMT,     /* control characters are left out or become spaces, as in
+                          SentencePiece's rules `nmt` */
     NORMALIZE_CHARSMAP,
-    NORMALIZE_PIECES /* as SentencePiece does */
+    NORMALIZE_PIECES /* as in SentencePiece */
 } NormalizeKind;
 
 typedef struct NormalizeStep {

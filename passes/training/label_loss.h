@@ -8,8 +8,8 @@
 
 typedef struct LabelLossOptions {
     double smoothing; /* share of each target spread over all classes, or over both
-                         answers of a label; of these alone */
-    bool mixed;       /* samples are mixed of two: inputs mix_labels, mix_share */
+                         answers of a label; only for these losses */
+    bool mixed;       /* each sample is a mix of two: inputs mix_labels, mix_share */
     int64_t group; /* of embeddings: samples that form a group, the first two being alike;
                       0 = 2 */
     double scale;  /* of embeddings: factor of cosines, 1 / temperature */

@@ -27,7 +27,7 @@ typedef enum EvalKind {
     EVAL_ELEMENTS, /* element by element */
     EVAL_MOVES,    /* moves elements, or leaves some out, unchanged */
     EVAL_NUMBERS,  /* computes numbers in other ways */
-    EVAL_SHAPE     /* gives shapes alone */
+    EVAL_SHAPE     /* gives only shapes */
 } EvalKind;
 
 /* A known operator. */

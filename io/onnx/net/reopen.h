@@ -50,7 +50,7 @@ typedef struct Reopen {
 } Reopen;
 
 /* Gives a node whose operands have been evaluated (NetValue.fixed and .probe; its results
- * NetValue.fixed alone) operands without fixed sizes. Fails with STATUS_MODEL if it is
+ * only NetValue.fixed) operands without fixed sizes. Fails with STATUS_MODEL if it is
  * not known what a size counts. */
 Status reopen_node(Reopen *r, NetNode *node, Diag *diag);
 
