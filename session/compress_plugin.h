@@ -61,7 +61,7 @@ typedef struct CompressWeight {
     int64_t count;     /* of its elements */
     const char *stack; /* of the first node that reads it, "encoder"; NULL = none */
     int64_t layer;     /* likewise, from 0; -1 = none */
-    const char *role;  /* likewise, "q", "ffn_in"; "" = none */
+    const char *role;  /* likewise, "q", "ffn_in" (docs/plugins.md); "" = none */
     int linear;        /* 1: the matrix of a linear layer, 0: anything else */
     int turned; /* of a linear layer: 1 = [inputs, outputs], 0 = [outputs, inputs] */
 } CompressWeight;

@@ -206,8 +206,8 @@ static void hint_plugin(const Replay *r, Diag *diag) {
         const char *pass = tree_string(step, "pass"),
                    *plugin = tree_string(step, "plugin");
         if (!pass || !plugin || pass_find(pass)) continue;
-        diag_hint(diag, "\"%s\" was a pass of the plug-in %s: --plugin FILE loads it",
-                  pass, plugin);
+        diag_hint(diag, "\"%s\" was a pass of the plug-in %.*s: --plugin FILE loads it",
+                  pass, (int)strcspn(plugin, ","), plugin);
         return;
     }
 }
