@@ -108,6 +108,7 @@ static Status convert_quantised(const Cli *cli, Diag *diag) {
     if (status == STATUS_OK) status = session_plan(&session, diag);
     if (status == STATUS_OK) status = session_run(&session, diag);
     if (status == STATUS_OK) status = session_write(&session, diag);
+    status = session_finish(&session, status, diag);
     if (status == STATUS_OK)
         print_converted(cli, &session.outputs.items[0], session.input.bytes);
     session_close(&session);

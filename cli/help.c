@@ -3,7 +3,6 @@
 #include "cli/program.h"
 #include "cli/terminal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Column where the help of a flag begins, and that of a command. */
@@ -87,17 +86,14 @@ static void help_command(const Command *command, FILE *out) {
     help_examples(command, out);
 }
 
-void cli_help(const Command *command, FILE *out) {
-    char *text = NULL;
-    size_t length;
-    const bool own = strcmp(program_name(), "compress") == 0;
-    FILE *to = own ? NULL : open_memstream(&text, &length);
+static void print_help(const void *what, FILE *out) {
+    const Command *command = what;
     if (*command->name)
-        help_command(command, to ? to : out);
+        help_command(command, out);
     else
-        help_program(to ? to : out);
-    if (!to) return;
-    fclose(to);
-    program_print(text, out);
-    free(text);
+        help_program(out);
+}
+
+void cli_help(const Command *command, FILE *out) {
+    program_tell(out, print_help, command);
 }

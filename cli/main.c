@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -106,16 +105,8 @@ static Status run_command(Cli *cli, int argc, char **argv, Diag *diag) {
     return told ? tell(cli) : run_joined(cli, diag);
 }
 
-/* Prints errors and what else was not told before, by the program's name. */
-static void print_messages(const Diag *diag) {
-    char *text = NULL;
-    size_t length;
-    FILE *to = open_memstream(&text, &length);
-    diag_print(diag, to ? to : stderr);
-    if (!to) return;
-    fclose(to);
-    program_print(text, stderr);
-    free(text);
+static void print_messages(const void *diag, FILE *out) {
+    diag_print(diag, out);
 }
 
 /* Tells a CI service what was printed, where that is wanted. */
@@ -123,7 +114,7 @@ static Status tell_service(const Flags *flags, const Diag *told) {
     Diag *diag = diag_create();
     const Status status = annotate(told, (Annotate)flags->annotate, flags->annotate_file,
                                    flags->recipe, diag);
-    print_messages(diag);
+    program_tell(stderr, print_messages, diag);
     diag_destroy(diag);
     return status;
 }
@@ -157,7 +148,7 @@ int main(int argc, char **argv) {
         fflush(stdout); /* before the messages */
     }
     if (job_leads()) {
-        print_messages(diag);
+        program_tell(stderr, print_messages, diag);
         const Status annotated = tell_service(&cli.flags, diag);
         if (status == STATUS_OK) status = annotated;
     }

@@ -2,6 +2,7 @@
 #include "cli/program.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char OWN[] = "compress";
@@ -44,4 +45,16 @@ void program_print(const char *text, FILE *out) {
         at += sizeof OWN - 1;
     }
     fputs(from, out);
+}
+
+void program_tell(FILE *out, void (*print)(const void *what, FILE *out),
+                  const void *what) {
+    char *text = NULL;
+    size_t length;
+    FILE *memory = strcmp(name, OWN) == 0 ? NULL : open_memstream(&text, &length);
+    print(what, memory ? memory : out);
+    if (!memory) return;
+    fclose(memory);
+    program_print(text, out);
+    free(text);
 }

@@ -16,4 +16,9 @@ const char *program_name(void);
  * a backquote, a parenthesis or spaces of a line's start, by the program's name. */
 void program_print(const char *text, FILE *out);
 
+/* Has `print` print `what`, and that printed in the same way; to `out` itself if the name
+ * is its own or there is no memory for the text. */
+void program_tell(FILE *out, void (*print)(const void *what, FILE *out),
+                  const void *what);
+
 #endif

@@ -68,6 +68,16 @@ static void put_integers(Arena *arena, Tree *map, const char *key, const int32_t
     for (size_t i = 0; i < count; i++) tree_add_int(arena, list, values[i]);
 }
 
+static void put_tokens(Arena *arena, Tree *map, const Encoding *encoding, bool pair,
+                       const Tokenizer *tokenizer) {
+    put_integers(arena, map, "input_ids", encoding->ids, encoding->length);
+    if (pair)
+        put_integers(arena, map, "token_type_ids", encoding->types, encoding->length);
+    Tree *tokens = tree_put_list(arena, map, "tokens");
+    for (size_t i = 0; i < encoding->length; i++)
+        tree_add_string(arena, tokens, tokenizer_token(tokenizer, encoding->ids[i]));
+}
+
 Status user_text_tokens(Tree **out, Arena *arena, const UserText *text,
                         const Tokenizer *tokenizer, Diag *diag) {
     Encoding encoding = {0};
@@ -75,12 +85,7 @@ Status user_text_tokens(Tree **out, Arena *arena, const UserText *text,
     const Status status =
         tokenizer_encode(tokenizer, &encoding, text->first,
                          text->pair ? &text->second : NULL, 0, text->at, diag);
-    const size_t count = status == STATUS_OK ? encoding.length : 0;
-    put_integers(arena, map, "input_ids", encoding.ids, count);
-    if (text->pair) put_integers(arena, map, "token_type_ids", encoding.types, count);
-    Tree *tokens = tree_put_list(arena, map, "tokens");
-    for (size_t i = 0; i < count; i++)
-        tree_add_string(arena, tokens, tokenizer_token(tokenizer, encoding.ids[i]));
+    if (status == STATUS_OK) put_tokens(arena, map, &encoding, text->pair, tokenizer);
     encoding_free(&encoding);
     return status;
 }

@@ -280,23 +280,22 @@ static Status sum_reports(DynamicReport *report, Diag *diag) {
 }
 
 static LaneSweep sweep_of(const Batches *data, int64_t limit, int64_t batch_size) {
-    LaneSweep sweep = {.data = data,
-                       .total = limit > 0 && limit < data->count ? limit : data->count,
-                       .chunk = batch_size > 0 ? batch_size : 1,
-                       .by_length = true,
-                       .run = run_chunk,
-                       .deliver = deliver_chunk,
-                       .pack = pack_chunk,
-                       .unpack = unpack_chunk};
-    if (sweep.chunk > sweep.total) sweep.chunk = sweep.total;
+    LaneSweep sweep = lanes_sweep_of(data, limit, batch_size);
+    sweep.run = run_chunk;
+    sweep.deliver = deliver_chunk;
+    sweep.pack = pack_chunk;
+    sweep.unpack = unpack_chunk;
     return sweep;
 }
 
 /* The sweep over data that was checked. */
 static Status run_sweep(Dynamic *d, LaneSweep *sweep, const int64_t sizes[DIM_SYMBOLS],
-                        int threads, const Watch *watch, DynamicReport *report,
-                        Diag *diag) {
+                        const ExitRule *rule, int threads, const Watch *watch,
+                        DynamicSink sink, void *self, DynamicReport *report, Diag *diag) {
     sweep->self = d;
+    d->rule = rule;
+    d->sink = sink;
+    d->self = self;
     open_plans(d, sweep->data, sizes);
     Lanes *lanes = lanes_create(threads, lanes_chunks(sweep->total, sweep->chunk), watch);
     Status status = run_lanes(d, lanes, sweep, report, diag);
@@ -315,10 +314,7 @@ Status dynamic_over(Dynamic *d, const ExitRule *rule, const Batches *data, int64
     *report = (DynamicReport){0};
     if (sweep.total <= 0) return STATUS_OK;
     TRY(feed_check(d->graph, d->exits, d->cut.count, data, sizes, diag));
-    d->rule = rule;
-    d->sink = sink;
-    d->self = self;
-    return run_sweep(d, &sweep, sizes, threads, watch, report, diag);
+    return run_sweep(d, &sweep, sizes, rule, threads, watch, sink, self, report, diag);
 }
 
 Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
@@ -327,15 +323,15 @@ Status dynamic_batches(Graph *graph, Node *const *exits, int exit_count,
                        DynamicSink sink, void *self, DynamicReport *report, Diag *diag) {
     Dynamic *d = NULL;
     int64_t sizes[DIM_SYMBOLS] = {0};
-    const LaneSweep sweep = sweep_of(data, limit, batch_size);
+    LaneSweep sweep = sweep_of(data, limit, batch_size);
     *report = (DynamicReport){0};
     if (sweep.total <= 0) return STATUS_OK;
     TRY(feed_check(graph, exits, exit_count, data, sizes, diag)); /* before memory */
     Status status = dynamic_open(&d, graph, exits, exit_count,
                                  lanes_chunks(sweep.total, sweep.chunk), diag);
     if (status == STATUS_OK)
-        status = dynamic_over(d, rule, data, limit, batch_size, threads, watch, sink,
-                              self, report, diag);
+        status =
+            run_sweep(d, &sweep, sizes, rule, threads, watch, sink, self, report, diag);
     dynamic_close(d);
     return status;
 }

@@ -161,15 +161,11 @@ void forward_close(Forward *f) {
 /* ---- runs ---- */
 
 static LaneSweep sweep_of(const Batches *data, int64_t limit, int64_t batch_size) {
-    LaneSweep sweep = {.data = data,
-                       .total = limit > 0 && limit < data->count ? limit : data->count,
-                       .chunk = batch_size > 0 ? batch_size : 1,
-                       .by_length = true,
-                       .run = run_chunk,
-                       .deliver = deliver_chunk,
-                       .pack = pack_chunk,
-                       .unpack = unpack_chunk};
-    if (sweep.chunk > sweep.total) sweep.chunk = sweep.total;
+    LaneSweep sweep = lanes_sweep_of(data, limit, batch_size);
+    sweep.run = run_chunk;
+    sweep.deliver = deliver_chunk;
+    sweep.pack = pack_chunk;
+    sweep.unpack = unpack_chunk;
     return sweep;
 }
 

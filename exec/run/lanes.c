@@ -132,6 +132,15 @@ void lanes_progress(Lanes *lanes, int64_t done, int64_t total, double loss) {
 
 /* ---- sweeps ---- */
 
+LaneSweep lanes_sweep_of(const Batches *data, int64_t limit, int64_t batch_size) {
+    LaneSweep sweep = {.data = data,
+                       .total = limit > 0 && limit < data->count ? limit : data->count,
+                       .chunk = batch_size > 0 ? batch_size : 1,
+                       .by_length = true};
+    if (sweep.chunk > sweep.total) sweep.chunk = sweep.total;
+    return sweep;
+}
+
 int64_t lanes_chunks(int64_t total, int64_t chunk) {
     return (total + chunk - 1) / chunk;
 }
@@ -246,6 +255,7 @@ static Status exchange(Shared *shared, const Text *own, Diag *diag) {
     Status status = MEMORY_ARRAY(&shared->packed, total, "what ranks exchange", diag);
     if (status == STATUS_OK && own->length)
         memcpy(shared->packed + before, own->data, own->length);
+    /* which begins with such a vote */
     status = status == STATUS_OK ? ranks_gather_parts(shared->packed, parts, diag)
                                  : ranks_agree(status, diag);
     free(parts);

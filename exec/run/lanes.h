@@ -92,6 +92,10 @@ typedef struct LaneSweep {
     void *self;
 } LaneSweep;
 
+/* A sweep of the first `limit` samples (0 = all), chunks of `batch_size`, by length; what
+ * is done with them is left to be set. */
+LaneSweep lanes_sweep_of(const Batches *data, int64_t limit, int64_t batch_size);
+
 /* Goes over the samples in rounds of one chunk for each lane. What a lane's run leaves
  * in its memory stays there until it is delivered. Chunks before the first that fails
  * are delivered; that one and later ones are not. Fails as `run` and `deliver` do, and

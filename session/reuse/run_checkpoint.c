@@ -109,10 +109,10 @@ static Status check_ours(const char *path, Diag *diag) {
 /* Opens the lock's file and locks it; one that is no longer at the path, as the run that
  * had it removed it meanwhile, locks nothing. False with errno. */
 static bool take_lock(RunCheckpoint *checkpoint, const char *path) {
-    const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     for (;;) {
         struct stat info;
-        struct flock lock = whole;
+        struct flock lock = {.l_type = F_WRLCK,
+                             .l_whence = SEEK_SET}; /* the whole file */
         const int fd = checkpoint->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0 || fcntl(fd, F_SETLK, &lock) != 0 || fstat(fd, &info) != 0)
             return false;

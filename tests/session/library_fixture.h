@@ -56,4 +56,11 @@ static inline void assert_said(const Use *use, const char *words) {
         fail_msg("expected \"%s\" in: %s", words, compress_messages(use->context));
 }
 
+/* The model's description, to be freed. */
+static inline char *described(const Use *use) {
+    char *json;
+    assert_int_equal(compress_inspect(use->context, use->model, &json), COMPRESS_OK);
+    return json;
+}
+
 #endif
