@@ -193,7 +193,7 @@ static bool is_empty(const char *path) {
     return folder && !found;
 }
 
-/* Whether a folder holds weights in files of these endings. */
+/* Whether a folder holds weights in a .safetensors or .onnx file. */
 static bool holds_weights(Arena *arena, const char *path) {
     const char **names;
     int64_t count;

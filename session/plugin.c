@@ -470,11 +470,8 @@ static Status add_passes(const char *path, const CompressPlugin *plugin,
 }
 
 Status plugin_load(const char *path, Diag *diag) {
-    Buf *bytes = NULL;
     char hash[HASH_TEXT_BYTES];
-    TRY(file_map(&bytes, path, diag));
-    bytes_hash(buf_data(bytes), buf_bytes(bytes), hash);
-    buf_release(bytes);
+    TRY(file_hash(path, hash, diag));
     void *object = open_object(path, diag);
     if (!object) return diag_status(diag);
     const CompressPlugin *plugin = find_plugin(path, object, diag);

@@ -25,10 +25,7 @@ typedef struct FileHashes {
 static Status add_file(FileHashes *hashes, const char *name, const char *path,
                        Diag *diag) {
     char hash[HASH_TEXT_BYTES];
-    Buf *bytes = NULL;
-    TRY(file_map(&bytes, path, diag));
-    bytes_hash(buf_data(bytes), buf_bytes(bytes), hash);
-    buf_release(bytes);
+    TRY(file_hash(path, hash, diag));
     text_quoted(&hashes->lines, name);
     text_add(&hashes->lines, " %s\n", hash);
     return STATUS_OK;

@@ -79,6 +79,14 @@ Status file_map(Buf **out, const char *path, Diag *diag) {
     return STATUS_OK;
 }
 
+Status file_hash(const char *path, char hash[HASH_TEXT_BYTES], Diag *diag) {
+    Buf *bytes = NULL;
+    TRY(file_map(&bytes, path, diag));
+    bytes_hash(buf_data(bytes), buf_bytes(bytes), hash);
+    buf_release(bytes);
+    return STATUS_OK;
+}
+
 Status file_read(char **text, size_t *length, Arena *arena, const char *path,
                  size_t limit, Diag *diag) {
     int fd;

@@ -25,6 +25,9 @@ bool file_of_system(int code);
  * file gives an empty buffer. Fails with STATUS_IO, STATUS_MEMORY. */
 Status file_map(Buf **out, const char *path, Diag *diag);
 
+/* The hash of a file's bytes (bytes_hash). Fails as file_map. */
+Status file_hash(const char *path, char hash[HASH_TEXT_BYTES], Diag *diag);
+
 /* Reads a whole regular file of at most `limit` bytes into the arena, terminated by a
  * zero byte that `length` does not count. Fails with STATUS_IO, or STATUS_FORMAT when it
  * is larger. */

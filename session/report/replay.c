@@ -241,14 +241,6 @@ static Status open_session(Replay *r, Diag *diag) {
     return planned;
 }
 
-static Status hash_file(const char *path, char hash[HASH_TEXT_BYTES], Diag *diag) {
-    Buf *bytes = NULL;
-    TRY(file_map(&bytes, path, diag));
-    bytes_hash(buf_data(bytes), buf_bytes(bytes), hash);
-    buf_release(bytes);
-    return STATUS_OK;
-}
-
 /* Notes in the model's provenance what the file does: the recipe, and what it and the
  * model of the command line were called then. */
 static void note_names(Replay *r, Diag *diag) {
@@ -265,8 +257,8 @@ static void note_names(Replay *r, Diag *diag) {
 static void compare_bytes(Replay *r, const char *what, const char *then, const char *now,
                           Diag *diag) {
     char hashes[2][HASH_TEXT_BYTES] = {"", ""};
-    if (path_is_file(then)) hash_file(then, hashes[0], diag);
-    if (path_is_file(now)) hash_file(now, hashes[1], diag);
+    if (path_is_file(then)) file_hash(then, hashes[0], diag);
+    if (path_is_file(now)) file_hash(now, hashes[1], diag);
     compare(r, what, hashes[0], hashes[1]);
 }
 

@@ -36,10 +36,7 @@ struct StepKeys {
 static const char *program_hash(Arena *arena) {
     char hash[HASH_TEXT_BYTES] = "";
     Diag *none = diag_create();
-    Buf *bytes = NULL;
-    if (file_map(&bytes, "/proc/self/exe", none) == STATUS_OK)
-        bytes_hash(buf_data(bytes), buf_bytes(bytes), hash);
-    buf_release(bytes);
+    file_hash("/proc/self/exe", hash, none);
     diag_destroy(none);
     return arena_strdup(arena, hash);
 }
